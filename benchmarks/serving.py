@@ -54,6 +54,7 @@ HEALTH_PAUSE = 0.2  # seconds between two requests for /health
 SAME_SCORE = 2e-3
 # Requests to translate a line: the first of this server's API, the others of
 # LibreTranslate's.
+TYPES = "application/json", "application/x-www-form-urlencoded"
 KINDS = ("lines", "text", "list", "form", "alternatives")
 TEXT = (
     "The train leaves at seven.",
@@ -149,7 +150,9 @@ class Load:
     def _ask(self, connection, kind, line, expected):
         """Sends a line; returns what its answer is."""
         content = content_of(kind, line, self.languages)
-        connection.request("POST", "/translate", content)
+        content_type = TYPES[kind == "form"]
+        headers = {"content-type": content_type}
+        connection.request("POST", "/translate", content, headers)
         response = connection.getresponse()
         body = json.loads(response.read())
         if response.status != 200:
@@ -214,10 +217,13 @@ def texts_in(kind, body):
     return [body["translatedText"], *body.get("alternatives", [])]
 
 
-def post(body, length=None):
+def post(body, length=None, content_type=TYPES[0]):
     """Returns a request to translate, which may state another length."""
-    head = f"POST /translate HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: "
-    return f"{head}{length or len(body)}\r\n\r\n".encode() + body
+    head = (
+        f"POST /translate HTTP/1.1\r\nHost: {HOST}\r\nContent-Type: "
+        f"{content_type}\r\nContent-Length: {length or len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 BAD_REQUESTS = (

@@ -353,9 +353,10 @@ def check_names(
 ) -> None:
     """Raises UserError if a name is not known, with the nearest that is."""
     if unknown := sorted(set(names) - set(known)):
-        hints = "".join(errors.did_you_mean(name, known) for name in unknown)
+        told = [name[:40] for name in unknown[:5]]  # of any number, any length
+        hint = errors.did_you_mean(told[0], known)
         raise errors.UserError(
-            f"Unknown {what} {unknown}.{hints} Known: {sorted(known)}."
+            f"Unknown {what} {told}.{hint} Known: {sorted(known)}."
         )
 
 

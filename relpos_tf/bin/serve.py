@@ -23,6 +23,7 @@ import os
 import pathlib
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from relpos_tf import errors
@@ -31,7 +32,15 @@ from relpos_tf.models import run_dir
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.utils import extras
 
-_ORIGIN = re.compile(r"https?://[^/\s]+")
+_HOST = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\w:.]+\]")
+_ORIGIN = re.compile(r"\*|https?://[^/\s]+")
+
+
+def _all(pattern: re.Pattern[str]) -> Callable[[list[str]], bool]:
+    """Returns the check that all values of a flag are like a pattern."""
+    return lambda found: all(map(pattern.fullmatch, found or []))
+
+
 FLAGS = command.Flags()
 FLAGS.define_multi_string(
     "model",
@@ -58,11 +67,14 @@ FLAGS.define_multi_string(
     "Origin, as https://example.org, whose pages may read answers; * for all. "
     "Default: the server's own page alone.",
 )
-FLAGS.check(
-    "cors_origin",
-    lambda found: all(x == "*" or _ORIGIN.fullmatch(x) for x in found or []),
-    "must be origins, as https://example.org",
+FLAGS.check("cors_origin", _all(_ORIGIN), "must be as https://example.org")
+FLAGS.define_multi_string(
+    "allowed_hosts",
+    [],
+    "Host that requests may name, without a port; * for any. Default: "
+    "localhost and the bound address if only this machine reaches it.",
 )
+FLAGS.check("allowed_hosts", _all(_HOST), "must be as example.org, no port")
 # The fields of `limits.Limits`.
 _LIMITS = {
     "max_batch_lines": "Lines translated at once.",
@@ -70,10 +82,13 @@ _LIMITS = {
     "model is idle.",
     "max_queue_lines": "Lines that may wait for a model; further requests get "
     "status 503.",
+    "keep_alive_s": "Seconds that an idle connection stays open.",
     "timeout_s": "Seconds after which a request gets status 504.",
     "max_body_bytes": "Bytes of a request; larger ones get status 413.",
     "max_lines": "Lines of a request; more get status 422.",
     "max_line_length": "Characters of a line; more get status 422.",
+    "max_line_ids": "Ids of a line; 0: twice the longest source of training, "
+    "from 256 to 1000. More get status 422.",
     "max_beam_size": "Beams, or translations of a line, that a request may ask "
     "for.",
     "max_extra_length": "The extra_length that a request may ask for.",
@@ -90,8 +105,6 @@ for _name, _help in _LIMITS.items():
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 # Seconds for the thread of a model to end between two batches.
 _LAST_WAIT_S = 0.5
-# Seconds beyond a request's time that answers under way have at the end.
-_GRACE_S = 5
 
 
 def main() -> None:
@@ -120,13 +133,14 @@ def main() -> None:
             workers[name] = batching.Worker(
                 model, limits, metrics, model.warm_up_steps()
             )
+        hosts = FLAGS.allowed_hosts or server.own_hosts(listener)
         app = app_lib.make_app(
-            workers, limits, metrics, FLAGS.cors_origin or []
+            workers, limits, metrics, FLAGS.cors_origin, hosts
         )
         for worker in workers.values():
             worker.start()
         log.info("Listening at %s", server.url_of(listener))
-        running = server.Server(app, limits.timeout_s + _GRACE_S)
+        running = server.Server(app, limits)
         running.run([listener])
     finally:
         listener.close()
@@ -176,6 +190,7 @@ def load(name: str, path: str) -> Any:
     from relpos_tf.serving import served
 
     begun = time.monotonic()
+    command.logger().info("Loading %s from %s.", name, path)
     with command.flag_value("model"):
         kind = engine_kinds.of(path)
         if kind.needs_tensorflow:

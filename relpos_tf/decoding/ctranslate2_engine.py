@@ -73,6 +73,8 @@ class CTranslate2Engine(engines.Engine):
         UserError: CTranslate2 is not installed, or the folder is damaged.
     """
 
+    linear_ids = 128  # docs/serving.md#time-and-memory
+
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)
         paths.check_name(folder)

@@ -197,10 +197,13 @@ class Engine(abc.ABC):
         tokenizer: `tokenizer.Tokenizer`, unless the engine takes strings.
         is_steerable: bool. Whether it forces beginnings and has attention.
         longest_source: int. Most ids of a source in training; 0: unknown.
+        linear_ids: int. Up to so many ids, the memory of a line grows with its
+            length, and beyond with the square of it.
     """
 
     name: str = ""
     longest_source: int = 0
+    linear_ids: int = 2**31
     tokenizer: tokenizer_lib.AnyTokenizer
     is_steerable: bool = False
 

@@ -224,7 +224,7 @@ class Translator:
             items = self._items(chunk, search, numbers)
             found = {}  # by the number of the line
             done = chunk.first - 1 + len(chunk.lines) - len(items)
-            for batch in _batches(items, search):
+            for batch in _batches(items, search, self.engine.linear_ids):
                 results = self._translate(batch, search)
                 for item, result in zip(batch, results, strict=True):
                     is_long = self.engine.is_long(item)
@@ -409,7 +409,7 @@ def _chunks(lines, prefixes, chunk_lines, first_lines):
         raise errors.UserError(_OF_EACH_LINE + "more.")
 
 
-def _batches(items, search):
+def _batches(items, search, linear_ids):
     """Yields the items that are translated together, the longest first."""
     decode_hparams = search.decode_hparams
     most = decode_hparams.batch_size or engines.BATCH_LINES
@@ -418,25 +418,22 @@ def _batches(items, search):
         hypotheses = search.n_best
         most = min(most, max(1, BATCH_DRAWN // hypotheses))
     costs = [
-        cost(item.size, item.limit(decode_hparams.extra_length), hypotheses)
+        _cost(item, decode_hparams.extra_length, hypotheses, linear_ids)
         for item in items
     ]
     for indices in engines.make_batches(costs, most):
         yield [items[i] for i in indices]
 
 
-def cost(size: int, limit: int, hypotheses: int) -> int:
+def _cost(item, extra_length, hypotheses, linear_ids):
     """Returns the number of ids that a line counts in `engines.make_batches`.
 
     Memory grows with the ids of the source and with those of the translation,
-    each of which has keys and values in every hypothesis.
-
-    Args:
-        size: int. Ids of the source.
-        limit: int. Most ids of the translation.
-        hypotheses: int. Beams, or translations drawn.
+    each of which has keys and values in every hypothesis; and beyond
+    `engines.Engine.linear_ids` with the square of the source.
     """
-    return hypotheses * max(size, -(-limit // _TARGET_SHARE))
+    size = max(item.size, -(-item.limit(extra_length) // _TARGET_SHARE))
+    return hypotheses * size * max(linear_ids, item.size) // linear_ids
 
 
 def _listed(numbers):

@@ -16,18 +16,22 @@ import asyncio
 import dataclasses
 import functools
 import json
+import logging
 import pathlib
 import time
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
+from urllib import parse as urls
 
+import python_multipart  # noqa: F401  # for Starlette's forms
 from starlette import applications
 from starlette import exceptions
-from starlette import middleware
 from starlette import requests
 from starlette import responses
 from starlette import routing
 from starlette.middleware import cors
+from starlette.middleware import trustedhost
 
 import relpos_tf
 from relpos_tf import errors
@@ -39,10 +43,12 @@ from relpos_tf.serving import metrics as metrics_lib
 from relpos_tf.serving import queries
 from relpos_tf.serving import served
 
+_log = logging.getLogger("relpos_tf")
 # Not a standard code; nobody reads it but the metrics.
 _HUNG_UP = 499
 # Seconds after which to try again.
 _RETRY_AFTER = {429: "5", 503: "5", 504: "10"}
+_FORMS = "application/x-www-form-urlencoded", "multipart/form-data"
 _PAGE = pathlib.Path(__file__).parent / "page"
 _PAGE_FILES = {"/": "index.html"} | {
     f"/{x}": x for x in ("page.css", "page.js")
@@ -64,8 +70,9 @@ def make_app(
     limits: limits_lib.Limits,
     metrics: metrics_lib.Metrics,
     cors_origins: Sequence[str] = (),
-) -> applications.Starlette:
-    """Returns the application.
+    allowed_hosts: Sequence[str] = ("*",),
+) -> Any:
+    """Returns the application, an ASGI callable.
 
     Args:
         workers: By the names of their models; the first is the default.
@@ -73,8 +80,11 @@ def make_app(
         metrics: What `/metrics` shows.
         cors_origins: The origins, as "https://example.org", whose pages may
             read answers.
+        allowed_hosts: The names that requests may give to the server, without
+            ports; "*": any. A page whose name was bound to this machine's
+            address (DNS rebinding) may read answers to its own name.
     """
-    answers = _Answers(dict(workers), limits, metrics)
+    answers = _Answers(dict(workers), limits, metrics, cors_origins)
     routes = [
         routing.Route("/translate", answers.translate, methods=["POST"]),
         routing.Route("/detect", answers.detect, methods=["POST"]),
@@ -88,28 +98,30 @@ def make_app(
             for path, name in _PAGE_FILES.items()
         ),
     ]
+    app: Any = applications.Starlette(
+        routes=routes,
+        exception_handlers={
+            exceptions.HTTPException: _http_error,
+        },
+    )
+    # A redirect would name the host of the request, and no proxy's prefix.
+    app.router.redirect_slashes = False
+    app = trustedhost.TrustedHostMiddleware(app, allowed_hosts, False)
     # Pages of others may not read answers: each must be allowed by name.
-    allowed = middleware.Middleware(
-        cors.CORSMiddleware,
+    # Around everything, so that they may read of faults as well.
+    return cors.CORSMiddleware(
+        app,
         allow_origins=list(cors_origins),
         allow_methods=["GET", "POST"],
-        allow_headers=["content-type"],
-    )
-    return applications.Starlette(
-        routes=routes,
-        middleware=[allowed] if cors_origins else [],
-        exception_handlers={
-            errors.UserError: _refusal,
-            exceptions.HTTPException: _http_error,
-            Exception: _bug,
-        },
+        allow_headers=["authorization", "content-type", "x-requested-with"],
     )
 
 
 class _Answers:
     """The functions behind the addresses."""
 
-    def __init__(self, workers, limits, metrics):
+    def __init__(self, workers, limits, metrics, cors_origins):
+        self._cors_origins = {*cors_origins}
         self._workers = workers
         self._limits = limits
         self._metrics = metrics
@@ -124,7 +136,10 @@ class _Answers:
         return _json(
             {
                 "version": relpos_tf.__version__,
-                "models": [w.model.describe() for w in self._workers.values()],
+                "models": [
+                    w.model.describe() | {"max_line_ids": w.line_ids}
+                    for w in self._workers.values()
+                ],
                 "limits": dataclasses.asdict(self._limits),
             }
         )
@@ -142,33 +157,40 @@ class _Answers:
         return _json(libretranslate.settings(target))
 
     async def detect(self, request: requests.Request):
+        return await self._in_time(request, self._detect(request))
+
+    async def translate(self, request: requests.Request):
+        response = await self._in_time(request, self._translate(request))
+        self._metrics.requests.labels(str(response.status_code)).inc()
+        return response
+
+    async def _in_time(self, request, answer):
+        """Returns a response, whatever comes of an answer."""
+        timeout = self._limits.timeout_s
+        request.state.what = "A request whose body has not arrived"
+        try:
+            return await asyncio.wait_for(answer, timeout)
+        except asyncio.TimeoutError:
+            text = f"Not answered within {timeout:.0f} s."
+            _log.warning("%s: %s", request.state.what, text)
+            return await _refusal(request, limits_lib.RefusedError(504, text))
+        except errors.UserError as error:
+            return await _refusal(request, error)
+        except asyncio.CancelledError:  # the server does not wait any longer
+            return await _refusal(request, limits_lib.stopping())
+        except requests.ClientDisconnect:
+            return responses.Response(status_code=_HUNG_UP)
+        except exceptions.HTTPException as error:
+            return await _http_error(request, error)
+        except Exception as error:
+            return await _refusal(request, limits_lib.failed(error))
+
+    async def _detect(self, request):
         request.state.statuses = libretranslate.STATUSES
         libretranslate.texts_of(await self._read(request))
         known = libretranslate.languages(self._workers.values())
         sources = [one["code"] for one in known if one["targets"]]
         return _json(libretranslate.detect(sources))
-
-    async def translate(self, request: requests.Request):
-        count = self._metrics.requests.labels
-        timeout = self._limits.timeout_s
-        try:
-            answer = self._translate(request)
-            response = await asyncio.wait_for(answer, timeout)
-        except asyncio.TimeoutError:
-            text = f"Not answered within {timeout:.0f} s."
-            error = limits_lib.RefusedError(504, text)
-            response = await _refusal(request, error)
-        except errors.UserError as error:
-            response = await _refusal(request, error)
-        except asyncio.CancelledError:  # the server does not wait any longer
-            response = await _refusal(request, limits_lib.stopping())
-        except requests.ClientDisconnect:
-            response = responses.Response(status_code=_HUNG_UP)
-        except Exception:
-            count("500").inc()
-            raise
-        count(str(response.status_code)).inc()
-        return response
 
     async def _translate(self, request):
         begun = time.monotonic()
@@ -197,11 +219,15 @@ class _Answers:
     async def _lines(self, request, worker, query, begun):
         """Returns what the answer says of each line."""
         model, texts = worker.model, []
+        queries.check_sizes(query, self._limits)
         if query.split_sentences:
             texts = await asyncio.to_thread(model.split, query)
             parts = tuple(part for text in texts for part in text.texts)
             query = dataclasses.replace(query, lines=parts)
-        queries.check_sizes(query, self._limits)
+            queries.check_sizes(query, self._limits)
+        sizes = tuple(await asyncio.to_thread(model.sizes, query.lines))
+        request.state.what = f"{len(sizes)} lines of {sum(sizes)} ids"
+        query = dataclasses.replace(query, sizes=sizes)
         lines = await _result(request, worker.submit(query))
         seconds = time.monotonic() - begun
         self._metrics.request_seconds.labels(model.name).observe(seconds)
@@ -217,20 +243,41 @@ class _Answers:
         return self._workers[name]
 
     async def _read(self, request):
-        """Returns the fields of a request."""
-        most = self._limits.max_body_bytes
-        body, size = bytearray(), 0
-        # All of it, since a client that still sends does not see a refusal.
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size <= most:
-                body += chunk
-        if size > most:
-            raise limits_lib.RefusedError(
-                413, f"The body may have at most {most} bytes."
-            )
-        kind = request.headers.get("content-type", "")
-        return queries.read(bytes(body), kind, request.query_params)
+        """Returns the fields of a request: a JSON object, or a form.
+
+        JSON has its own type, which the page of another origin cannot send
+        unless `cors_origins` allows it; a form, which it can, is refused if
+        the browser says whose it is. The fields of the address belong to the
+        form.
+        """
+        header, most, size = request.headers.get, self._limits.max_body_bytes, 0
+        kind = header("content-type", "").partition(";")[0].strip().lower()
+        is_foreign = header("sec-fetch-site") in ("cross-site", "same-site")
+        if is_foreign and not self._cors_origins & {"*", header("origin")}:
+            text = "Pages of other origins need --cors_origin of this server."
+            raise limits_lib.RefusedError(403, text)
+
+        async def receive():
+            nonlocal size
+            message = await request.receive()
+            body = message.get("body", b"")
+            size += len(body)
+            if size > most:
+                text = f"The body may have at most {most} bytes."
+                raise limits_lib.RefusedError(413, text)
+            if kind == _FORMS[0]:  # bytes beyond ASCII are UTF-8
+                body = urls.quote_from_bytes(body, bytes(range(128))).encode()
+            return message | {"body": body}
+
+        sent = requests.Request(request.scope, receive)
+        body = b"" if kind in _FORMS else await sent.body()
+        if kind == "application/json":
+            return queries.read(body)
+        form = await sent.form(max_files=0, max_fields=100, max_part_size=most)
+        values = {**request.query_params, **form}
+        if "q" not in values:
+            raise limits_lib.RefusedError(400, queries.EXPECTED)
+        return values
 
 
 async def _result(request, job):
@@ -281,11 +328,8 @@ async def _refusal(request, error: errors.UserError):
 
 async def _http_error(request, error: exceptions.HTTPException):
     """Answers an unknown address, or one with another method."""
-    text = f"{request.method} {request.url.path}: {error.detail}."
+    # Not of `request.url`, which is made of the host that the client names.
+    text = f"{request.method} {request.scope['path']}: {error.detail}"
     response = _json({"error": text}, error.status_code)
     response.headers.update(error.headers or {})
     return response
-
-
-async def _bug(*_):
-    return _json({"error": "The server failed; its log says why."}, 500)

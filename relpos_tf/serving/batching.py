@@ -12,6 +12,8 @@ A request of many lines does not hold up the others: a batch takes a line of
 each request in turn. Nor does a long line hold up short ones, which would be
 padded to its length and wait for its last word: a batch has a line of the
 request that has waited longest, and lines that are not much shorter or longer.
+Lengths are numbers of ids: a character may be a byte of four ids or a part of a
+word of one.
 """
 
 import collections
@@ -32,13 +34,13 @@ from relpos_tf.serving import served
 
 _log = logging.getLogger("relpos_tf")
 
-# Most characters of a batch, with every line as long as the longest: a batch
-# cannot be interrupted, so it must not take long.
-BATCH_CHARACTERS = 16384
+# Most ids of a batch, with every line as long as the longest: a batch cannot be
+# interrupted, so it must not take long.
+BATCH_IDS = 4096
 # The largest ratio of the sizes of a batch's first line and of another one.
 # Lines that differ more take less time apart (docs/serving.md).
 MOST_UNLIKE = 4
-FEW_CHARACTERS = 50  # count as the size of shorter lines
+FEW_IDS = 12  # count as the size of shorter lines
 # After a batch, the share of its seconds to wait for a full one.
 WAIT_SHARE = 0.1
 # Most lines of a batch with attention, whose weights take much memory.
@@ -67,15 +69,13 @@ class Job:
         # The indices of the lines that no batch has taken: similar lengths
         # together, the longest first.
         self.waiting = collections.deque(
-            sorted(
-                range(len(query.lines)), key=lambda i: -_size(query.lines[i])
-            )
+            sorted(range(len(query.lines)), key=lambda i: -query.sizes[i])
         )
 
     @property
     def next_size(self) -> int:
-        """The size of the next line that waits."""
-        return _size(self.query.lines[self.waiting[0]])
+        """The number of ids that the next line counts."""
+        return max(FEW_IDS, self.query.sizes[self.waiting[0]])
 
     def add(self, index: int, translation: engines.Translation) -> None:
         """Adds the translation of a line."""
@@ -111,6 +111,7 @@ class Worker:
         warm_up_steps: Sequence[Callable[[], Any]] = (),
     ):
         self.model = model
+        self.line_ids = limits.line_ids(model.longest_source)
         self._cold = collections.deque(warm_up_steps)
         self._limits = limits
         self._metrics = metrics
@@ -136,9 +137,15 @@ class Worker:
         """Queues a query.
 
         Raises:
-            UserError: the model cannot do it; with status 503, too many lines
-                wait or the server stops.
+            UserError: a line has too many ids, or the model cannot do it; with
+                status 503, too many lines wait or the server stops.
         """
+        ids = max(query.sizes, default=0)
+        if ids > self.line_ids:
+            raise errors.UserError(
+                f"A line may have at most {self.line_ids} ids here, which are "
+                f"pieces of words or bytes. Received: {ids}. Split it."
+            )
         job = Job(query, self.model.settings(query))
         if not query.lines:
             job.settle([])
@@ -241,7 +248,7 @@ class Worker:
             if not _are_alike(size, job.next_size):
                 continue  # it keeps its place, and comes first in the end
             longest = max(longest, job.next_size)
-            if batch and longest * (len(batch) + 1) > BATCH_CHARACTERS:
+            if batch and longest * (len(batch) + 1) > BATCH_IDS:
                 break
             batch.append((job, job.waiting.popleft()))
             if job.waiting:
@@ -294,15 +301,8 @@ class Worker:
                 _log.warning(text, self.model.name, cut)
 
     def _fail(self, job, error):
-        if not isinstance(error, errors.UserError):
-            _log.error("Translating failed.", exc_info=error)
-            error = limits_lib.RefusedError(500, "Translating failed.")
-        job.settle(error)
-
-
-def _size(line):
-    """Returns the number of characters that a line counts."""
-    return max(FEW_CHARACTERS, len(line))
+        is_ours = isinstance(error, errors.UserError)
+        job.settle(error if is_ours else limits_lib.failed(error))
 
 
 def _are_alike(size, other):

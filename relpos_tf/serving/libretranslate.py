@@ -120,7 +120,7 @@ def texts_of(values: Mapping[str, Any]) -> tuple[str, ...]:
     texts = found if isinstance(found, list) else [found]
     if not all(isinstance(text, str) for text in texts):
         raise errors.UserError('Expected "q": a text, or a list of texts.')
-    return tuple(map(queries.whole, texts))
+    return tuple(texts)
 
 
 def find(

@@ -5,12 +5,8 @@ Nothing here knows the model: `served` checks what a model can do.
 
 import contextlib
 import dataclasses
-import email
-import itertools
 import json
-from collections.abc import Mapping
 from typing import Any
-from urllib import parse as urls
 
 from relpos_tf import errors
 from relpos_tf import fields
@@ -26,7 +22,10 @@ OPTIONS = fields.kinds(decode_hparam.DecodeHParams).keys() - {
     "return_alignments",
 }
 _FIELDS = {"lines", "model", "n_best", "attention", "split_sentences"}
-_MOST_FORM_FIELDS = 100
+EXPECTED = (
+    "The body must be a JSON object in UTF-8 with the header Content-Type: "
+    'application/json, as {"lines": ["A dog runs."]}, or a form with `q`.'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +40,7 @@ class Query:
         attention: bool. Whether to add the weights of all layers and heads.
         split_sentences: bool. Whether the lines are still to be split.
         is_html: bool. Whether lines that are to be split have tags.
+        sizes: The number of ids of each line, once it is known.
     """
 
     lines: tuple[str, ...]
@@ -50,65 +50,30 @@ class Query:
     attention: bool = False
     split_sentences: bool = False
     is_html: bool = False
+    sizes: tuple[int, ...] = ()
 
     def __post_init__(self):
         fields.check(self)
 
 
-def read(
-    body: bytes,
-    content_type: str = "",
-    parameters: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Reads the body of a request: a JSON object, or a form with `q`.
-
-    Args:
-        body: bytes.
-        content_type: str. The header, which many clients leave wrong: an object
-            of JSON is one whatever it says.
-        parameters: The fields of the address, which belong to a form.
+def read(body: bytes) -> dict[str, Any]:
+    """Reads the body of a request: a JSON object.
 
     Raises:
-        RefusedError: 400, the body is something else.
+        RefusedError: 400, the body is something else, or has half a character,
+            which JSON can spell and no encoding has.
 
     Example:
 
-    >>> read(b"q=A+dog.&target=de")
+    >>> read(b'{"q": "A dog.", "target": "de"}')
     {'q': 'A dog.', 'target': 'de'}
     """
     with contextlib.suppress(ValueError, RecursionError):
         values = json.loads(body)
+        json.dumps(values, ensure_ascii=False).encode()
         if isinstance(values, dict):
             return values
-    with contextlib.suppress(ValueError):  # too many fields
-        form = {**(parameters or {}), **_form_fields(body, content_type)}
-        if "q" in form:
-            return form
-    raise limits_lib.RefusedError(
-        400,
-        "The body must be a JSON object in UTF-8, as "
-        '{"lines": ["A dog runs."]}.',
-    )
-
-
-def _form_fields(body, content_type):
-    """Returns the fields of a form."""
-    if content_type.lower().startswith("multipart/form-data"):
-        head = f"content-type: {content_type}\r\n\r\n".encode()
-        parts = email.message_from_bytes(head + body).walk()
-        return {
-            part.get_param(
-                "name", header="content-disposition"
-            ): part.get_payload(decode=True).decode(errors="replace")
-            for part in itertools.islice(parts, _MOST_FORM_FIELDS)
-            if not part.is_multipart()
-        }
-    pairs = urls.parse_qsl(
-        body.decode(errors="replace"),
-        keep_blank_values=True,
-        max_num_fields=_MOST_FORM_FIELDS,
-    )
-    return dict(pairs)
+    raise limits_lib.RefusedError(400, EXPECTED)
 
 
 def parse(values: dict[str, Any]) -> Query:
@@ -133,33 +98,24 @@ def parse(values: dict[str, Any]) -> Query:
         raise errors.UserError('Expected "lines": a list of str.')
     options = {name: values.pop(name) for name in OPTIONS if name in values}
     return Query(
-        lines=tuple(map(whole, lines)),
+        lines=tuple(lines),
         decode_hparams=decode_hparam.DecodeHParams(**options),
         **values,
     )
-
-
-def whole(text: str) -> str:
-    """Replaces half characters, which JSON can spell and no encoding has."""
-    data = text.encode("utf-16-le", "surrogatepass")
-    return data.decode("utf-16-le", "replace")
 
 
 def check_sizes(query: Query, limits: limits_lib.Limits) -> None:
     """Refuses what would take too much memory or time.
 
     Raises:
-        UserError: lines, which may be sentences, are too many or too long, or
-            the search is too large.
+        UserError: lines are too many, the search is too large, or lines that
+            are not split are too long.
     """
     how = query.decode_hparams
+    lengths = [0, *map(len, () if query.split_sentences else query.lines)]
     for name, value, most in (
         ("the number of lines", len(query.lines), limits.max_lines),
-        (
-            "the length of a line",
-            max(map(len, query.lines), default=0),
-            limits.max_line_length,
-        ),
+        ("the length of a line", max(lengths), limits.max_line_length),
         ("`n_best`", query.n_best, limits.max_beam_size),
         ("`beam_size`", how.beam_size, limits.max_beam_size),
         ("`extra_length`", how.extra_length, limits.max_extra_length),

@@ -60,6 +60,7 @@ class ServedModel:
         description: dict[str, Any] | None = None,
     ):
         self.name = name
+        self.longest_source = translator.engine.longest_source
         self._translator = translator
         self._description = description or {}
         self._defaults = translator.engine.complete(
@@ -84,6 +85,10 @@ class ServedModel:
         """The codes of source and target; "" where unknown."""
         known = self._description.get
         return known("source_language", ""), known("target_language", "")
+
+    def sizes(self, lines: Sequence[str]) -> list[int]:
+        """Returns the number of ids of each line."""
+        return [item.size for item in self._translator.engine.items(lines)]
 
     @property
     def beam_size(self) -> int:

@@ -3,22 +3,31 @@
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import logging
+import resource
 import signal
 import socket
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http import h11_impl
 
 from relpos_tf import errors
+from relpos_tf.serving import limits as limits_lib
 from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
-# Connections that wait to be accepted.
-_BACKLOG = 1024
-# Seconds between two looks for a second signal.
-_POLL_S = 0.1
+# Connections that wait to be accepted; asyncio accepts so many at a time.
+_BACKLOG = 128
+# Most open connections, if the process may open so many files, besides those of
+# a backlog and of the models.
+_MOST_CONNECTIONS, _OTHER_FILES = 1000, _BACKLOG + 64
+# Seconds for the head of a request, and for the rest of a refused body.
+_HEAD_S = 10
+# Seconds beyond a request's time that answers under way have at the end.
+_GRACE_S = 5
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -55,6 +64,58 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{host}:{port}/"
 
 
+def own_hosts(listener: socket.socket) -> list[str]:
+    """Returns the hosts that requests to a socket may name; "*": any.
+
+    Of this machine's own address, no other machine knows a name.
+    """
+    host = listener.getsockname()[0]
+    is_own = ipaddress.ip_address(host).is_loopback
+    return ["localhost", "127.0.0.1", "[::1]", host] if is_own else ["*"]
+
+
+class _Connection(h11_impl.H11Protocol):
+    """A connection that nobody can hold without a request under way.
+
+    It closes where a head does not arrive in time, or the rest of a body whose
+    answer was sent before its end. Of too many connections, the one that has
+    waited longest makes room.
+    """
+
+    most: int  # set by `Server`
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.head = self.loop.call_later(_HEAD_S, transport.abort)
+        if len(self.connections) > self.most:
+            last = min(self.connections, key=_Connection.order)
+            self.connections.discard(last)
+            last.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.is_busy:
+            self.head.cancel()
+        elif self.head.cancelled():
+            self.head = self.loop.call_later(_HEAD_S, self.transport.abort)
+
+    def shutdown(self) -> None:
+        """Has an answer under way say that it is the last one."""
+        if self.cycle:
+            headers = [*self.cycle.default_headers, h11_impl.CLOSE_HEADER]
+            self.cycle.default_headers = headers
+        super().shutdown()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is under way."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def order(self) -> tuple[bool, float]:
+        """Returns what is least for the first one to close."""
+        return self.is_busy, self.head.when()
+
+
 class Server(uvicorn.Server):
     """A server that `run(sockets)` runs until a signal or `should_exit`.
 
@@ -63,7 +124,8 @@ class Server(uvicorn.Server):
 
     Args:
         app: The application.
-        timeout_s: float. How long to wait for requests under way at the end.
+        limits: `keep_alive_s`, and `timeout_s` for the requests under way at
+            the end and some more seconds.
 
     Attributes:
         stopped: `signals.Stopped` of the first signal; None before.
@@ -71,11 +133,13 @@ class Server(uvicorn.Server):
 
     stopped: signals.Stopped | None = None
 
-    def __init__(self, app: Any, timeout_s: float):
+    def __init__(self, app: Any, limits: limits_lib.Limits):
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] % 2**63  # -1: any
+        _Connection.most = max(1, min(_MOST_CONNECTIONS, files - _OTHER_FILES))
         config = uvicorn.Config(
             app,
             # Whatever else is installed.
-            http="h11",
+            http=_Connection,
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -83,7 +147,10 @@ class Server(uvicorn.Server):
             log_level="error",
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=max(1, round(timeout_s)),
+            proxy_headers=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=limits.keep_alive_s,
+            timeout_graceful_shutdown=round(limits.timeout_s + _GRACE_S),
         )
         super().__init__(config)
 
@@ -92,26 +159,16 @@ class Server(uvicorn.Server):
         return signals.caught(self.handle_exit)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Notes a signal."""
+        """Notes a signal; a second SIGINT has the requests refused."""
         del frame
-        self.force_exit |= self.should_exit and sig == signal.SIGINT
+        if self.should_exit and sig == signal.SIGINT:
+            for task in list(self.server_state.tasks):
+                task.get_loop().call_soon_threadsafe(task.cancel)
         self.should_exit = True
         self.stopped = self.stopped or signals.Stopped(sig)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None):
-        """Stops listening, and waits for the requests under way.
-
-        A second SIGINT ends the wait, and with it the loop, which cancels the
-        requests; the application answers them with 503. uvicorn would still
-        wait for connections to close, from Python 3.12 on.
-        """
-        _log.info(
-            "Stopping: %d requests are under way.",
-            len(self.server_state.tasks),
-        )
-        stopping = asyncio.ensure_future(super().shutdown(sockets))
-        while not stopping.done() and not self.force_exit:
-            await asyncio.wait({stopping}, timeout=_POLL_S)
-        if not self.force_exit:
-            return stopping.result()
-        stopping.cancel()
+        """Stops listening, and waits for the requests under way."""
+        tasks = self.server_state.tasks
+        _log.info("Stopping: %d requests are under way.", len(tasks))
+        await super().shutdown(sockets)

@@ -31,7 +31,7 @@ READY = "tiny is ready for every kind of request.\n"
 def post(url, content):
     """Posts JSON to /translate and returns the translations."""
     request = urllib.request.Request(
-        f"{url}translate", json.dumps(content).encode()
+        f"{url}translate", json.dumps(content).encode(), servers.JSON
     )
     with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)["translations"]
@@ -60,7 +60,12 @@ class FlagsTest(absltest.TestCase):
         )
 
     def test_missing_packages_are_named(self):
-        for package in ("starlette", "uvicorn", "prometheus_client"):
+        for package in (
+            "starlette",
+            "uvicorn",
+            "prometheus_client",
+            "python_multipart",
+        ):
             program = (
                 f"import sys; sys.modules['{package}'] = None\n"
                 "from relpos_tf.bin import serve; serve.run()"
@@ -138,10 +143,12 @@ class ServeTest(absltest.TestCase):
         process, url, said = self.start(
             f"--model=tiny={tiny_run.path()}", "--max_extra_length=9000"
         )
-        self.assertLen(said, 4, said)
+        self.assertLen(said, 5, said)
         self.assertEqual(said[0], "warning: once\n")
-        self.assertIn(f"{tiny_run.path()}/ckpt-7", said[1])
-        self.assertStartsWith(said[2], f"Loaded tiny from {tiny_run.path()} in")
+        loading = f"Loading tiny from {tiny_run.path()}.\n"
+        self.assertEqual(said[1], loading)
+        self.assertIn(f"{tiny_run.path()}/ckpt-7", said[2])
+        self.assertStartsWith(said[3], f"Loaded tiny from {tiny_run.path()} in")
         self.assertEqual(process.stderr.readline(), READY)
         self.assertEqual(get(f"{url}health")["status"], "ok")
         (found,) = post(url, {"lines": ["twenty-one days"], "n_best": 3})
@@ -160,8 +167,12 @@ class ServeTest(absltest.TestCase):
         with socket.create_connection(
             (address.hostname, address.port)
         ) as client:
-            head = f"POST /translate HTTP/1.0\r\nContent-Length: {len(body)}"
-            client.sendall(f"{head}\r\n\r\n".encode() + body)
+            head = (
+                "POST /translate HTTP/1.0\r\nHost: localhost\r\n"
+                "Content-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n"
+            )
+            client.sendall(head.encode() + body)
             time.sleep(2)
             for _ in range(2):
                 process.send_signal(signal.SIGINT)

@@ -145,6 +145,14 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         # A line's 4 beams have 32,000 ids, and a batch at most 8 * 16384.
         self.assertLessEqual(max(map(len, self.engine.batches)), 4)
 
+    def test_lines_whose_memory_is_a_square_make_small_batches(self):
+        self.engine.memory = 10**6
+        for linear_ids, size in ((2**31, 16), (128, 2)):
+            self.engine.batches.clear()
+            self.engine.linear_ids = linear_ids
+            self.translator.translate(["a" * 1023] * 16, beam_size=1)
+            self.assertLen(self.engine.batches[0], size)
+
     def test_lines_longer_than_in_training_are_named_before_they_are_tried(
         self,
     ):

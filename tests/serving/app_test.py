@@ -1,6 +1,7 @@
 """The server's addresses, over a socket: answers, refusals, limits, an end."""
 
 import concurrent.futures
+import contextlib
 import functools
 import json
 import re
@@ -16,6 +17,7 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import queries
 from relpos_tf.serving import served as served_lib
 from relpos_tf.serving import server as server_lib
@@ -24,6 +26,15 @@ from tests import tiny_run
 from tests.serving import servers
 
 QUEUE = 'relpos_queue_lines{model="first"}'
+
+
+def head_of(method, path, length=0):
+    """Returns the head of a request."""
+    return (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        "Content-Type: application/json\r\n"
+        f"Content-Length: {length}\r\n\r\n"
+    ).encode()
 
 
 class AppTest(parameterized.TestCase):
@@ -142,7 +153,7 @@ class AppTest(parameterized.TestCase):
         self.assertEqual(models["version"], relpos_tf.__version__)
         self.assertEqual(models["limits"]["max_lines"], 512)
         known = {"kind": "fake", "beam_size": 4, "alpha": 0.6}
-        known |= {"extra_length": 5}
+        known |= {"extra_length": 5, "max_line_ids": 1000}
         self.assertEqual(
             models["models"],
             [
@@ -190,44 +201,152 @@ class AppTest(parameterized.TestCase):
         ]
         self.assertEqual(counted, [1, 1, 1, 4])
 
+    def test_lines_are_limited_in_ids(self):
+        served = self.serve(max_line_ids=10)
+        self.assertEqual(served.translate("x" * 40), ["X" * 40])
+        for fields in {}, {"split_sentences": True}:
+            lines = {"lines": ["a", "x" * 41]} | fields
+            status, _, answer = served.post(lines)
+            self.assertEqual(status, 422)
+            self.assertRegex(answer["error"], "most 10 ids.* Received: 11.")
+        self.assertLen(self.fakes[0].batches, 1)
+
+    @parameterized.parameters(
+        ("127.0.0.1:80", 200),
+        ("localhost", 200),
+        ("[::1]:9", 200),
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("", 400),
+    )
+    def test_names_bound_to_this_machine_by_others_are_refused(
+        self, host, expected
+    ):
+        with server_lib.listen("127.0.0.1", 0) as listener:
+            hosts = server_lib.own_hosts(listener)
+        with server_lib.listen("0.0.0.0", 0) as listener:
+            self.assertEqual(server_lib.own_hosts(listener), ["*"])
+        served = self.serve(allowed_hosts=hosts)
+        status, _, _ = served.ask("GET", "/models", None, {"host": host})
+        self.assertEqual(status, expected)
+
+    def test_nothing_repeats_the_host_of_a_request(self):
+        served = self.serve(allowed_hosts=["*"])
+        for path in "/translate/", "/models/", "/none":
+            _, headers, body = served.ask(
+                "GET",
+                path,
+                None,
+                {"host": "h.example", "x-forwarded-host": "f"},
+            )
+            self.assertNotIn("location", headers)
+            self.assertNotIn("h.example", body.decode())
+
     def test_a_bug_is_500_and_logged(self):
         served = self.serve()
-        with self.assertLogs("relpos_tf", "ERROR"):
+        with self.assertLogs("relpos_tf", "ERROR") as logs:
             status, _, answer = served.post({"lines": ["bug"]})
         self.assertEqual(
-            (status, answer["error"]), (500, "Translating failed.")
+            (status, answer["error"]),
+            (500, "The server failed; its log says why."),
         )
+        self.assertRegex(logs.output[0], "_translations(.|\n)*'a bug'.$")
         self.assertEqual(served.translate("ab"), ["BA"])
 
     def test_a_client_that_still_sends_sees_the_refusal(self):
         served = self.serve(max_body_bytes=100)
         with served.connect() as connection:
             for body, expected in ((b"x" * 3_000_000, 413), (b"{", 400)):
-                connection.request("POST", "/translate", body)
+                connection.request("POST", "/translate", body, servers.JSON)
                 response = connection.getresponse()
                 response.read()
                 self.assertEqual(response.status, expected)
 
-    @parameterized.parameters(b"{", b"x" * 1000)
-    def test_a_body_that_does_not_end_is_504(self, start):
+    @parameterized.parameters((b"{", 504), (b"x" * 1000, 413))
+    def test_a_body_that_does_not_end_is_refused(self, start, status):
         served = self.serve(max_body_bytes=100, timeout_s=0.3)
         with socket.create_connection(("127.0.0.1", served.port)) as one:
             one.settimeout(20)
-            head = b"POST /translate HTTP/1.1\r\nHost: x\r\n"
-            length = b"Content-Length: 99999999999\r\n\r\n"
-            one.sendall(head + length + start)
-            self.assertStartsWith(one.recv(999).decode(), "HTTP/1.1 504")
+            one.sendall(head_of("POST", "/translate", 99999999999) + start)
+            with mock.patch.object(server_lib, "_HEAD_S", 0.3):
+                self.assertStartsWith(
+                    one.recv(999).decode(), f"HTTP/1.1 {status}"
+                )
+                with self.assertRaises(ConnectionError):  # it is not read on
+                    for _ in range(400):
+                        one.sendall(b"x" * 1000)
+                        time.sleep(0.05)
         self.assertEqual(served.translate("ab"), ["BA"])
+
+    def test_detect_has_the_same_end(self):
+        served = self.serve(timeout_s=0.3)
+        with self.assertNoLogs("uvicorn", "ERROR"):
+            for hangs_up in (True, False):
+                with socket.create_connection(
+                    ("127.0.0.1", served.port), 20
+                ) as one:
+                    one.sendall(head_of("POST", "/detect", 9) + b"{")
+                    if not hangs_up:
+                        answer = one.recv(999).decode()
+            self.assertStartsWith(answer, "HTTP/1.1 504")
+
+    @parameterized.parameters(b"", b"GET / HTTP/1.1\r\nX: ")
+    def test_a_connection_without_a_head_is_closed(self, start):
+        with mock.patch.object(server_lib, "_HEAD_S", 0.5):
+            served = self.serve()
+            with socket.create_connection(("127.0.0.1", served.port)) as one:
+                one.settimeout(0.1)
+                with self.assertRaises(ConnectionError):
+                    one.sendall(start)
+                    for _ in range(100):  # neither does a trickle help
+                        with contextlib.suppress(TimeoutError):
+                            if not one.recv(9):
+                                raise ConnectionError
+                        if start:
+                            one.sendall(b"x")
+
+    def test_silent_connections_make_room_for_others(self):
+        with mock.patch.object(server_lib, "_MOST_CONNECTIONS", 5):
+            served, fake = self.hold()
+        with (
+            contextlib.ExitStack() as stack,
+            concurrent.futures.ThreadPoolExecutor(1) as pool,
+        ):
+            first = pool.submit(served.translate, "ab")
+            servers.wait_until(lambda: fake.batches)
+            silent = [
+                stack.enter_context(
+                    socket.create_connection(("127.0.0.1", served.port), 20)
+                )
+                for _ in range(20)
+            ]
+            self.assertEqual(served.ask("GET", "/health")[0], 200)
+            self.assertEqual(silent[0].recv(9), b"")
+            fake.gate.set()  # the one under way was kept
+            self.assertEqual(first.result(20), ["BA"])
+
+    def test_a_connection_stays_open_between_two_requests(self):
+        self.assertGreater(limits_lib.Limits().keep_alive_s, 60)  # a proxy's
+        with mock.patch.object(server_lib, "_HEAD_S", 0.2):
+            served = self.serve(keep_alive_s=1.5)
+            with served.connect() as connection:
+                for seconds in (0, 0.7, 0):
+                    time.sleep(seconds)
+                    connection.request("GET", "/health")
+                    self.assertEqual(connection.getresponse().read()[:1], b"{")
+                self.assertEqual(connection.sock.recv(9), b"")  # after 1.5 s
 
     def test_what_takes_too_long_is_504_and_given_up(self):
         served, fake = self.hold(timeout_s=0.4)
-        status, headers, _ = served.post({"lines": ["ab"]})
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            status, headers, _ = served.post({"lines": ["ab", "c" * 9]})
+        self.assertIn("2 lines of 4 ids", logs.output[0])
         self.assertEqual(status, 504)
         self.assertGreater(int(headers["retry-after"]), 0)
         self.assertEqual(served.post({"lines": ["waits"]})[0], 504)
         fake.gate.set()
         self.assertEqual(served.translate("cd"), ["DC"])
-        self.assertEqual(fake.batches, [["ab"], ["cd"]])
+        self.assertEqual(fake.batches, [["c" * 9, "ab"], ["cd"]])
 
     def test_a_full_queue_is_503_and_others_are_answered(self):
         served, fake = self.hold(max_queue_lines=3)
@@ -251,9 +370,9 @@ class AppTest(parameterized.TestCase):
         served, fake = self.hold()
         body = json.dumps({"lines": ["ab", "cd"]})
         with served.connect() as first, served.connect() as second:
-            first.request("POST", "/translate", body)
+            first.request("POST", "/translate", body, servers.JSON)
             servers.wait_until(lambda: fake.batches)
-            second.request("POST", "/translate", body)
+            second.request("POST", "/translate", body, servers.JSON)
             self.wait_for_queue(served, 2)
         self.wait_for_queue(served, 0)
         fake.gate.set()
@@ -285,7 +404,8 @@ class AppTest(parameterized.TestCase):
             answers = [pool.submit(served.translate, "0", "x")]
             servers.wait_until(lambda: fake.batches)
             for i in (1, 2):
-                answers.append(pool.submit(served.translate, f"{i}", "x"))
+                lines = {"lines": [f"{i}", "x"]}
+                answers.append(pool.submit(served.post, lines))
             self.wait_for_queue(served, 4)
             served.server.should_exit = True
             time.sleep(0.3)
@@ -293,10 +413,12 @@ class AppTest(parameterized.TestCase):
                 served.translate("too late")
             self.assertTrue(served.thread.is_alive())
             fake.gate.set()
-            self.assertEqual(
-                [one.result(20) for one in answers],
-                [[f"{i}", "X"] for i in range(3)],
-            )
+            self.assertEqual(answers[0].result(20), ["0", "X"])
+            for answer in answers[1:]:
+                status, headers, _ = answer.result(20)
+                self.assertEqual(
+                    (status, headers["connection"]), (200, "close")
+                )
         served.thread.join(20)
         self.assertFalse(served.thread.is_alive())
 
@@ -327,13 +449,13 @@ class AppTest(parameterized.TestCase):
         for number in signals.NUMBERS:
             before = signal.signal(number, signal.default_int_handler)
             self.addCleanup(signal.signal, number, before)
-            server = server_lib.Server(None, 1)
+            server = server_lib.Server(None, limits_lib.Limits())
             with server.capture_signals():
                 signal.raise_signal(number)
             self.assertTrue(server.should_exit)
             self.assertEqual(server.stopped.exit_code, 128 + number)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # by nohup
-        server = server_lib.Server(None, 1)
+        server = server_lib.Server(None, limits_lib.Limits())
         with server.capture_signals():
             signal.raise_signal(signal.SIGHUP)
         self.assertFalse(server.should_exit)

@@ -18,11 +18,12 @@ from tests.serving import servers
 
 def query(*lines, n_best=1, attention=False, **options):
     how = decode_hparam.DecodeHParams(**options)
-    return queries.Query(lines, how, "", n_best, attention)
+    sizes = tuple(-(-len(line) // 4) for line in lines)
+    return queries.Query(lines, how, "", n_best, attention, False, sizes)
 
 
 LONG, SHORT, MIDDLE = "l" * 900, "s" * 225, "m" * 60
-HUGE = "x" * (batching.BATCH_CHARACTERS // 3)
+HUGE = "x" * 4 * (batching.BATCH_IDS // 5)
 RANDOM = {"sampling_method": "random"}
 # By name: the most lines of a batch, the queries that wait, and the batches.
 JOINED = {
@@ -95,8 +96,8 @@ JOINED = {
     ),
     "long_lines_make_small_batches": (
         64,
-        [query(HUGE) for _ in range(4)],
-        [[HUGE] * 3, [HUGE]],
+        [query(HUGE) for _ in range(6)],
+        [[HUGE] * 5, [HUGE]],
     ),
     "attention_makes_small_batches": (
         64,
@@ -111,8 +112,8 @@ JOINED = {
     ),
     "batches_of_random_requests_are_limited": (
         64,
-        [query(HUGE, HUGE, HUGE, HUGE, **RANDOM)],
-        [[HUGE] * 3, ["", "", "", HUGE]],
+        [query(*[HUGE] * 6, **RANDOM)],
+        [[HUGE] * 5, [""] * 5 + [HUGE]],
     ),
 }
 
@@ -212,7 +213,7 @@ class BatchingTest(parameterized.TestCase):
             self.fake.gate.set()
             for job, message in (
                 (jobs[1], "bad cannot"),
-                (jobs[3], "Translating failed"),
+                (jobs[3], "server failed"),
                 (bad, "bad cannot"),
             ):
                 with self.assertRaisesRegex(ValueError, message):
@@ -222,7 +223,7 @@ class BatchingTest(parameterized.TestCase):
 
     def test_a_job_that_failed_is_not_continued(self):
         worker = self.make(max_batch_lines=1)
-        job = worker.submit(query("bad", "never"))
+        job = worker.submit(query("bad", "not"))
         with self.assertRaises(ValueError):
             job.future.result(20)
         self.assert_translated(worker.submit(query("next")))

@@ -3,6 +3,7 @@
 import http.client
 import json
 import socket
+import time
 from unittest import mock
 from urllib import error as url_error
 from urllib import parse as urls
@@ -17,6 +18,9 @@ from relpos_tf.serving import limits
 from tests.serving import servers
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
+MULTIPART = {"content-type": "multipart/form-data; boundary=x"}
+PART = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n'
+NESTED = b"--x\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n"
 ORIGIN = "https://example.org"
 # Three paragraphs, one of which has several sentences.
 TEXT = "Mr. Fox runs. It is late!\n\n  Yes.  No?\r\nthe end"
@@ -89,7 +93,7 @@ class LibreTranslateTest(parameterized.TestCase):
             },
             cors_origins=[ORIGIN],
             max_lines=20,
-            max_line_length=300,
+            max_line_ids=75,
         )
         cls.served.__enter__()
         cls.addClassCleanup(cls.served.__exit__)
@@ -98,10 +102,10 @@ class LibreTranslateTest(parameterized.TestCase):
         super().setUp()
         self.client = libretranslatepy.LibreTranslateAPI(self.served.url)
 
-    def post(self, path="/translate", headers=None, **values):
+    def post(self, path="/translate", **values):
         """Returns status and JSON of an answer to a JSON object."""
         body = json.dumps(values)
-        status, _, answer = self.served.ask("POST", path, body, headers)
+        status, _, answer = self.served.ask("POST", path, body)
         return status, json.loads(answer)
 
     def translate(self, q, **values):
@@ -185,8 +189,7 @@ class LibreTranslateTest(parameterized.TestCase):
         for content, headers in (
             (body, FORM),
             (multipart, {"content-type": kind}),
-            (json.dumps(fields), FORM),
-            (json.dumps(fields), {"content-type": "text/plain"}),
+            (body.encode().replace(b"%C3%A4", b"\xc3\xa4"), FORM),
         ):
             status, _, answer = self.served.ask(
                 "POST", "/translate", content, headers
@@ -195,6 +198,43 @@ class LibreTranslateTest(parameterized.TestCase):
             self.assertEqual(
                 json.loads(answer)["translatedText"], ".B & Ä\r\n?D=C"
             )
+
+    @parameterized.parameters("text/plain", "", FORM["content-type"])
+    def test_json_needs_its_type_which_other_pages_cannot_send(self, kind):
+        body = '{"q": "a", "source": "en", "target": "de"}'
+        status, _, answer = self.served.ask(
+            "POST", "/translate", body, {"content-type": kind}
+        )
+        self.assertEqual(status, 400)
+        self.assertIn(
+            "Content-Type: application/json", json.loads(answer)["error"]
+        )
+
+    @parameterized.parameters(
+        (b"q=1" + b"&a=b" * 101, FORM),
+        (b"&" * 999_000, FORM),
+        (PART * 101 + b"--x--", MULTIPART),
+        (NESTED * 16_000, MULTIPART),
+        (NESTED * 2_000, MULTIPART),
+        (b"q", {"content-type": "multipart/form-data"}),
+        (
+            b'{"q": ['
+            + b'"",' * 240_000
+            + b'""], "source": "en", "target": "de"}',
+            servers.JSON,
+        ),
+        (
+            json.dumps({f"{i}": 0 for i in range(80_000)} | {"lines": []}),
+            servers.JSON,
+        ),
+        (json.dumps({"lines": [], "x" * 999_000: 0}), servers.JSON),
+    )
+    def test_what_is_large_is_refused_without_work(self, body, headers):
+        begun = time.process_time()
+        status, _, _ = self.served.ask("POST", "/translate", body, headers)
+        self.assertIn(status, (400, 422))
+        # 0.5 s at most on one core; some took minutes.
+        self.assertLess(time.process_time() - begun, 5)
 
     def test_lists_and_alternatives(self):
         self.assertEqual(
@@ -266,7 +306,7 @@ class LibreTranslateTest(parameterized.TestCase):
             '"alternatives"',
         ),
         ({"q": "A! " * 21, "source": "en", "target": "de"}, "at most 20"),
-        ({"q": "a" * 301, "source": "en", "target": "de"}, "at most 300"),
+        ({"q": "a" * 301, "source": "en", "target": "de"}, "at most 75 ids"),
         ({"q": "bad", "source": "en", "target": "de"}, "bad cannot"),
     )
     def test_refusals(self, values, expected):
@@ -322,13 +362,27 @@ class LibreTranslateTest(parameterized.TestCase):
             asked = {
                 "origin": origin,
                 "access-control-request-method": "POST",
-                "access-control-request-headers": "content-type",
+                "access-control-request-headers": "authorization, "
+                "content-type, x-requested-with",
             }
             status, headers, _ = self.served.ask(
                 "OPTIONS", "/translate", None, asked
             )
             self.assertEqual(headers[allow], expected)
             self.assertEqual(status, 200 if expected else 400)
+            # A form needs no preflight, but browsers say whose it is.
+            form = FORM | {"origin": origin, "sec-fetch-site": "cross-site"}
+            body = "q=a&source=en&target=de"
+            status, _, _ = self.served.ask("POST", "/translate", body, form)
+            self.assertEqual(status, 200 if expected else 403)
+        with self.assertLogs("relpos_tf", "ERROR"):
+            _, headers, _ = self.served.ask(
+                "POST",
+                "/translate",
+                '{"lines": ["bug"]}',
+                servers.JSON | {"origin": ORIGIN},
+            )
+        self.assertEqual(headers[allow], ORIGIN)
         with servers.Served({"one": servers.FakeTranslator()}) as served:
             headers = served.ask("GET", "/languages", None, {"origin": ORIGIN})
             self.assertNotIn(allow, headers[1])

@@ -89,6 +89,6 @@ class LoadTest(absltest.TestCase):
                 return served.metric("process_resident_memory_bytes")
 
             before = memory_after(20)
-            growth = (memory_after(40) - before) / 40
+            growth = (memory_after(80) - before) / 80
         # Of a body of 200 kB, which becomes a list of 40,000 str.
         self.assertLess(growth, 50_000)

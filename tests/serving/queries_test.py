@@ -42,22 +42,31 @@ class QueriesTest(parameterized.TestCase):
         query = parse(lines=["a"], model=None, attention=None, alpha=None)
         self.assertEqual(query, parse(lines=["a"]))
 
-    def test_half_a_character_is_replaced(self):
-        body = b'{"lines": ["a\\ud83d", "\\ud83d\\ude00"]}'
-        lines = queries.parse(queries.read(body)).lines
-        self.assertEqual(lines, ("a\ufffd", "\U0001f600"))
-
     @parameterized.parameters(
         (b"",),
         (b"lines=a",),
         (b'{"lines": ["\xff"]}',),
         (b"[" * 100_000,),
         (b'["a"]',),
+        (b'{"lines": ["a\\ud83d"]}',),  # half a character
+        (b'{"\\udcff": 1}',),
     )
     def test_what_is_no_json_object_is_400(self, body):
         with self.assertRaises(limits_lib.RefusedError) as caught:
             queries.read(body)
         self.assertEqual(caught.exception.status, 400)
+
+    @parameterized.parameters((0, 1000), (9, 256), (200, 400), (999, 1000))
+    def test_a_line_has_at_most_twice_the_ids_of_training(self, seen, most):
+        self.assertEqual(LIMITS.line_ids(seen), most)
+        set_by_hand = limits_lib.Limits(max_line_ids=7)
+        self.assertEqual(set_by_hand.line_ids(seen), 7)
+
+    def test_a_fault_that_quotes_a_request_is_one_printable_line(self):
+        with self.assertLogs("relpos_tf", "ERROR") as logs:
+            limits_lib.failed(KeyError("\r\nnew line \x1b[31m \u2028\ud800"))
+        (line,) = logs.output[0].split("\n")[1:]
+        self.assertTrue(line.isprintable())
 
     @parameterized.parameters(
         ({}, 'Expected "lines"'),

@@ -18,6 +18,7 @@ from relpos_tf.serving import metrics as metrics_lib
 from relpos_tf.serving import served
 from relpos_tf.serving import server as server_lib
 
+JSON = {"content-type": "application/json"}
 DEFAULTS = types.SimpleNamespace(beam_size=4, alpha=0.6, extra_length=5)
 
 
@@ -42,6 +43,8 @@ def attention_of(line, text):
 class FakeTranslator:
     """Spells lines backwards; records batches and can be stopped.
 
+    An id stands for four characters.
+
     Attributes:
         batches: list of lists of lines, in the order in which they came.
         gate: `threading.Event`. Nothing is translated while it is not set.
@@ -59,6 +62,10 @@ class FakeTranslator:
             complete=self._complete,
             is_steerable=has_attention,
             warm_up_steps=list,
+            longest_source=0,
+            items=lambda lines: [
+                engines.Item(line, -(-len(line) // 4)) for line in lines
+            ],
         )
 
     def _complete(self, decode_hparams):
@@ -99,6 +106,7 @@ class Served:
         is_cold: bool. Whether they are warmed up.
         languages: dict of pairs of codes by name, for those that have any.
         cors_origins: Origins whose pages may read answers.
+        allowed_hosts: Hosts that requests may name.
         **limits: Fields of `limits.Limits`.
     """
 
@@ -108,6 +116,7 @@ class Served:
         is_cold=False,
         languages=None,
         cors_origins=(),
+        allowed_hosts=("127.0.0.1",),
         **limits,
     ):
         self.limits = limits_lib.Limits(**limits)
@@ -123,11 +132,13 @@ class Served:
             self.workers[name] = batching.Worker(
                 model, self.limits, metrics, steps
             )
-        app = app_lib.make_app(self.workers, self.limits, metrics, cors_origins)
+        app = app_lib.make_app(
+            self.workers, self.limits, metrics, cors_origins, allowed_hosts
+        )
         self._listener = server_lib.listen("127.0.0.1", 0)
         self.url = server_lib.url_of(self._listener)
         self.port = self._listener.getsockname()[1]
-        self.server = server_lib.Server(app, 10)
+        self.server = server_lib.Server(app, self.limits)
         self.thread = threading.Thread(
             target=self.server.run, args=([self._listener],)
         )
@@ -151,10 +162,10 @@ class Served:
         )
         return contextlib.closing(connection)
 
-    def ask(self, method, path, body=None, headers=None):
+    def ask(self, method, path, body=None, headers=JSON):
         """Returns status, headers and body of an answer."""
         with self.connect() as connection:
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
             return response.status, response.headers, response.read()
 
