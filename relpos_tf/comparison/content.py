@@ -15,7 +15,6 @@ from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import pairs as pairs_lib
 from relpos_tf.comparison import scoring
-from relpos_tf.comparison import significance
 from relpos_tf.comparison import variants
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
@@ -141,11 +140,6 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"number of target tokens: {_listed(tokens)}."
             )
     warnings += _check_averages(rows)
-    if len({str(row.get("sharing")) for row in rows}) > 1:
-        warnings.append(
-            "Not all runs shared the machine with as many others: their "
-            "steps/s are not comparable."
-        )
     seeds: dict[str, list[str]] = {}
     for row in rows:
         seeds.setdefault(row["label"], []).append(str(row["seed"]))
@@ -303,7 +297,7 @@ def _summary(by_label, rows):
             "seeds": columns["seed"],
             "parameters": columns["parameters"][0],
             **_means(columns, ("bleu", "chrf", "tokenized_bleu", "loss")),
-            "exact_match_mean": significance.mean(columns["exact_match"]),
+            "exact_match_mean": measures.mean(columns["exact_match"]),
             "bleu_by_length": _mean_by_length(columns["bleu_by_length"]),
             "learning_curve": _mean_curve(
                 [one["dev"] for one in columns["learning_curve"]]
@@ -311,7 +305,7 @@ def _summary(by_label, rows):
         }
         for unit in ("steps", "tokens"):
             name = f"{unit}_per_second"
-            row[name] = significance.mean(columns[name])
+            row[name] = measures.mean(columns[name])
             first = summary[0][name] if summary else row[name]
             row[f"{unit}_ratio"] = (
                 row[name] / first if row[name] and first else None
@@ -326,8 +320,8 @@ def _means(columns, names):
     """Returns mean and spread over seeds of the named columns."""
     row = {}
     for name in names:
-        row[f"{name}_mean"] = significance.mean(columns[name])
-        row[f"{name}_spread"] = significance.spread(columns[name])
+        row[f"{name}_mean"] = measures.mean(columns[name])
+        row[f"{name}_spread"] = measures.spread(columns[name])
     return row
 
 
@@ -338,7 +332,7 @@ def _mean_by_length(seeds):
             "up_to": own[0]["up_to"],
             "lines": own[0]["lines"],
             **{
-                name: significance.mean([one[name] for one in own])
+                name: measures.mean([one[name] for one in own])
                 for name in ("bleu", "exact_match")
             },
         }
@@ -432,32 +426,38 @@ def _differences(by_label, sets, language, tokenize):
             one.name: pairs_lib.compare_all(scores[one.name], one)
             for one in others
         },
-        "gaps": [
-            _gap(by_label, sets[0], labels, scores[chrf.name], chrf)
-            for pair in in_bleu
-            for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"]))
-        ],
+        "gaps": _gaps(by_label, sets[0], in_bleu, scores[chrf.name], chrf),
     }
 
 
-def _gap(by_label, test_set, labels, scores, measure):
+def _gaps(by_label, test_set, pairs, scores, measure):
     """Returns the sentences whose score is most above another label's.
 
     Returns:
-        dict of `better` and `worse`, the labels, and `sentences`: what
-        `_sample` returns of each, with `scores`, the means over seeds.
+        For either label of each pair a dict of `better` and `worse`, the
+        labels, and `sentences`: what `_sample` returns of each, with `scores`,
+        the means over seeds.
     """
-    ours, others = (
-        np.mean([measure.score(x) for x in scores[label].counts.values()], 0)
-        for label in labels
-    )  # [L]
+    by_line = {
+        label: np.mean([measure.score(x.counts) for x in own.values()], 0)
+        for label, own in scores.items()
+    }  # [L]
+    return [
+        _gap(by_label, test_set, {label: by_line[label] for label in labels})
+        for pair in pairs
+        for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"]))
+    ]
+
+
+def _gap(by_label, test_set, by_line):
+    """Returns the gap between two labels; the first is the better one."""
+    ours, others = by_line.values()
     order = np.argsort(others - ours, kind="stable")[:_MOST_GAPS]
     return {
-        "better": labels[0],
-        "worse": labels[1],
+        **dict(zip(("better", "worse"), by_line, strict=True)),
         "sentences": [
-            _sample({x: by_label[x] for x in labels}, test_set, int(i))
-            | {"scores": {labels[0]: ours[i], labels[1]: others[i]}}
+            _sample({x: by_label[x] for x in by_line}, test_set, int(i))
+            | {"scores": {x: own[i] for x, own in by_line.items()}}
             for i in order
             if ours[i] > others[i]
         ],

@@ -1,25 +1,37 @@
-"""Measures of a corpus that are functions of counts summed over its lines.
+"""Measures of a corpus: sacreBLEU's scores of its own counts of each line.
 
-The score of any selection of lines, or of a mixture of two systems, follows
-from the counts of each line without counting again, for many selections at
-once.
+The score of any selection of lines follows from the sum of their counts.
 
 Shapes: L lines, C counts.
 """
 
-import abc
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from relpos_tf.training import metrics
 
-_BETA = 2  # chrF weighs recall beta times as much as precision
+
+class Scored(NamedTuple):
+    """The translations of a model in a measure.
+
+    Attributes:
+        score: float. Of all lines.
+        counts: `[L, C]`, of `Measure.counts`.
+        shares: `[L]`, what each line adds to the score: the jackknife's
+            pseudo-value, L times the score of all lines minus L - 1 times the
+            score without this one.
+    """
+
+    score: float
+    counts: np.ndarray
+    shares: np.ndarray
 
 
-class Measure(abc.ABC):
-    """A measure of translations, whose counts are sacreBLEU's.
+class Measure:
+    """A measure of translations.
 
     Args:
         name: str. For tables. Also an attribute.
@@ -46,9 +58,20 @@ class Measure(abc.ABC):
     def _sides(self, hypotheses, references):
         return metrics.comparable(hypotheses, references)
 
-    @abc.abstractmethod
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Returns the score of sums of lines' counts, `[..., C]` to `[...]`."""
+        # Private as well.
+        score = self._metric._compute_score_from_stats
+        rows = sums.reshape(-1, sums.shape[-1]).tolist()
+        found = [score(row).score for row in rows]
+        return np.reshape(found, sums.shape[:-1])
+
+    def scored(self, counts: np.ndarray) -> Scored:
+        """Returns the score that `counts` gives."""
+        total, lines = counts.sum(axis=0), len(counts)
+        score = float(self.score(total))
+        others = self.score(total - counts)  # [L]
+        return Scored(score, counts, lines * score - (lines - 1) * others)
 
 
 class Bleu(Measure):
@@ -74,15 +97,6 @@ class Bleu(Measure):
     def __init__(self, tokenize: str = "13a"):
         super().__init__("BLEU", metrics.bleu(tokenize))
 
-    def score(self, sums: np.ndarray) -> np.ndarray:
-        correct, total = sums[..., 2:6], sums[..., 6:]  # [..., 4]
-        # The nth precision without a match counts 1 / 2^n matches.
-        is_zero = (correct == 0) & (total > 0)
-        halves = 0.5 ** np.cumsum(is_zero, axis=-1)
-        smoothed = np.where(is_zero, halves, correct)
-        has_match = (correct > 0).any(axis=-1, keepdims=True)
-        return _bleu(sums, np.where(has_match, smoothed, 0.0))
-
 
 class TokenizedBleu(Measure):
     """BLEU as of `metrics.tokenized_bleu`; its counts are those of `Bleu`.
@@ -97,9 +111,6 @@ class TokenizedBleu(Measure):
 
     def _sides(self, hypotheses, references):
         return metrics.moses_tokens(hypotheses, references, self._language)
-
-    def score(self, sums: np.ndarray) -> np.ndarray:
-        return _bleu(sums, sums[..., 2:6])
 
 
 class ChrF(Measure):
@@ -121,35 +132,3 @@ class ChrF(Measure):
 
     def __init__(self):
         super().__init__("chrF", metrics.chrf())
-
-    def score(self, sums: np.ndarray) -> np.ndarray:
-        hypothesis, reference, both = (sums[..., i::3] for i in range(3))
-        is_known = (hypothesis > 0) & (reference > 0)  # [..., 6]
-        lengths = np.maximum(is_known.sum(axis=-1), 1)
-        precision, recall = (
-            np.divide(both, of, np.zeros_like(both), where=is_known).sum(-1)
-            / lengths
-            for of in (hypothesis, reference)
-        )
-        total = _BETA**2 * precision + recall
-        product = (1 + _BETA**2) * precision * recall
-        found = np.divide(product, total, np.zeros_like(total), where=total > 0)
-        return 100 * found
-
-
-def _bleu(sums: np.ndarray, matches: np.ndarray) -> np.ndarray:
-    """Returns BLEU: the mean of the precisions times the brevity penalty.
-
-    Args:
-        sums: `[..., 10]`.
-        matches: `[..., 4]`, perhaps smoothed.
-    """
-    length, expected, total = sums[..., 0], sums[..., 1], sums[..., 6:]
-    is_known = (matches > 0).all(axis=-1)
-    precisions = np.divide(
-        100.0 * matches, total, np.ones_like(total), where=matches > 0
-    )
-    is_short = (length > 0) & (length < expected)
-    ratios = np.divide(expected, length, np.ones_like(length), where=is_short)
-    scores = np.exp(1.0 - ratios) * np.exp(np.log(precisions).mean(axis=-1))
-    return np.where(is_known, scores, 0.0)

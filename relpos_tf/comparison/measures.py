@@ -1,4 +1,4 @@
-"""Measures of a training run, and lines by length."""
+"""Measures of a training run, means over seeds, and lines by length."""
 
 import bisect
 import math
@@ -21,7 +21,8 @@ def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
         change; `minutes`, without evaluations; `target_tokens`, the number
         trained on; `peak_memory_mb`, in MiB; each None if there are no events
         of training or the system does not tell; and `learning_curve`: `train`,
-        `[step, loss]`, and `dev`, `[step, loss, bleu]`.
+        `[step, loss]`, and `dev`, `[step, loss, bleu]`, of the evaluations
+        under the conditions of the last one.
     """
     events = [event for event in events if event["step"] <= last_step]
     train = [event for event in events if event["split"] == "train"]
@@ -30,6 +31,9 @@ def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
         for event in events
         if event["split"] == "dev" and "averaged" not in event
     ]
+    if dev:
+        last = dev[-1].get("conditions")
+        dev = [event for event in dev if event.get("conditions") == last]
     tokens = _reduce(sum, train, "target_tokens")
     return {
         **{
@@ -61,6 +65,28 @@ def finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """Returns the mean; None if a value is missing or the list is empty."""
+    if not values or None in values:
+        return None
+    return statistics.fmean(values)
+
+
+def spread(values: Sequence[float | None]) -> float | None:
+    """Returns the sample standard deviation.
+
+    None for fewer than two values, and if a value is missing, NaN or infinite.
+
+    Example:
+
+    >>> spread([1.0, 2.0, 3.0])
+    1.0
+    """
+    if len(values) < 2 or None in values or not all(map(math.isfinite, values)):
+        return None
+    return statistics.stdev(values)
 
 
 def quartiles(lengths: Iterable[int]) -> list[int]:

@@ -1,36 +1,18 @@
 """Comparisons of two labels, and a verdict over all labels in words."""
 
 import itertools
-import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
-from typing import NamedTuple
-
-import numpy as np
 
 from relpos_tf.comparison import corpus_measures
-from relpos_tf.comparison import significance
+from relpos_tf.comparison import measures
 from relpos_tf.comparison import two_way
 
 # With more labels, each is compared with the first one only.
 MOST_FOR_ALL_PAIRS = 4
-# With at most this probability, any of several equal pairs is called different.
-LEVEL = 0.05
-# The smallest p-value that 10,000 trials can show.
-_SMALLEST_P = 0.0001
-
-
-class SeedScores(NamedTuple):
-    """The scores of a label in a measure, by seed.
-
-    Attributes:
-        scores: The score of each model.
-        counts: `measure.counts` of each model's translations.
-    """
-
-    scores: dict[int | str | None, float]
-    counts: dict[int | str | None, np.ndarray]
+# The models of each label, by seed.
+Scores = Mapping[str, Mapping[int | str | None, corpus_measures.Scored]]
 
 
 def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
@@ -54,7 +36,7 @@ def score_all(
     translations: Mapping[str, Mapping[int | str | None, Sequence[str]]],
     references: Sequence[str],
     measure: corpus_measures.Measure,
-) -> dict[str, SeedScores]:
+) -> Scores:
     """Returns the scores of all labels in a measure.
 
     Args:
@@ -62,22 +44,17 @@ def score_all(
         references: Of the lines.
         measure: The measure.
     """
-    scores = {}
-    for label, by_seed in translations.items():
-        counts = {
-            seed: measure.counts(lines, references)
+    return {
+        label: {
+            seed: measure.scored(measure.counts(lines, references))
             for seed, lines in by_seed.items()
         }
-        sums = {seed: own.sum(axis=0) for seed, own in counts.items()}
-        scores[label] = SeedScores(
-            {seed: float(measure.score(own)) for seed, own in sums.items()},
-            counts,
-        )
-    return scores
+        for label, by_seed in translations.items()
+    }
 
 
 def compare_all(
-    scores: Mapping[str, SeedScores], measure: corpus_measures.Measure
+    scores: Scores, measure: corpus_measures.Measure
 ) -> list[dict[str, Any]]:
     """Compares labels in a measure, in the pairs that `choose` returns.
 
@@ -96,7 +73,7 @@ def compare_all(
 def compare(
     a: str,
     b: str,
-    scores: Mapping[str, SeedScores],
+    scores: Scores,
     measure: corpus_measures.Measure,
 ) -> dict[str, Any]:
     """Compares two labels over the seeds that both have.
@@ -105,10 +82,6 @@ def compare(
     has more, all seeds are compared, not in pairs: one common seed would leave
     the others unused, and shows nothing by itself. Seeds of other systems are
     unknown, not numbers, and never common.
-
-    If there are not as many trainings on the other side, the translations of
-    either side count several times in the test over sentences, so that both
-    weigh the same.
 
     Args:
         a: str. A label.
@@ -123,49 +96,56 @@ def compare(
         `score_a`, `score_b`, `spread_a`, `spread_b`: mean and standard
         deviation over the seeds;
         `by_seed`: the score of a minus that of b, for each common seed;
-        `p_value`: over test sentences, and `test`, its name;
-        `p_value_seeds`: over seeds;
-        `both_low`, `both_high` and `p_value_both`: the 95 % interval of the
-        mean difference and the p-value over seeds and sentences, `two_way`;
-        `p_largest`: the largest of the three p-values, if none is unknown.
+        the fields of `two_way.Difference`; and `test`, the name of the test.
     """
     first, second = scores[a], scores[b]
-    are_known = all(isinstance(x, int) for x in (*first.scores, *second.scores))
-    seeds = [x for x in first.scores if are_known and x in second.scores]
-    if len(seeds) < min(2, max(len(first.scores), len(second.scores))):
+    are_known = all(isinstance(x, int) for x in (*first, *second))
+    seeds = [x for x in first if are_known and x in second]
+    if len(seeds) < min(2, max(len(first), len(second))):
         seeds = []
-    scores_a, counts_a = _of_seeds(first, seeds)
-    scores_b, counts_b = _of_seeds(second, seeds)
-    by_seed = [first.scores[seed] - second.scores[seed] for seed in seeds]
-    pair = {
+    models = [[own[x] for x in seeds or own] for own in (first, second)]
+    ours, others = ([one.score for one in side] for side in models)
+    return {
         "a": a,
         "b": b,
         "measure": measure.name,
         "seeds": seeds,
-        "score_a": significance.mean(scores_a),
-        "score_b": significance.mean(scores_b),
-        "spread_a": significance.spread(scores_a),
-        "spread_b": significance.spread(scores_b),
-        "by_seed": by_seed,
-        "test": significance.TEST,
-        "p_value_seeds": significance.p_of_differences(by_seed)
-        if seeds
-        else significance.p_of_groups(scores_a, scores_b),
-        "p_value": _p_over_sentences(counts_a, counts_b, measure),
-        **_over_both(counts_a, counts_b, measure, bool(seeds)),
+        "score_a": measures.mean(ours),
+        "score_b": measures.mean(others),
+        "spread_a": measures.spread(ours),
+        "spread_b": measures.spread(others),
+        "by_seed": [first[x].score - second[x].score for x in seeds],
+        "test": two_way.TEST,
+        **two_way.compare(*models, bool(seeds))._asdict(),
     }
-    p_values = [pair[f"p_value{name}"] for name in ("", "_seeds", "_both")]
-    pair["p_largest"] = None if None in p_values else max(p_values)
-    return pair
 
 
-def _of_seeds(scores, seeds):
-    """Returns scores and counts of some seeds; of all, if none are given."""
-    seeds = seeds or list(scores.scores)
-    return (
-        [scores.scores[seed] for seed in seeds],
-        [scores.counts[seed] for seed in seeds],
-    )
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Corrects the p-values of several tests.
+
+    The probability that any corrected p-value of a true hypothesis is below a
+    level is at most that level, also if the tests depend on one another.
+
+    Args:
+        p_values: A p-value for each test. None, where a test is impossible,
+            remains, and counts as no test.
+
+    Reference:
+        Holm (1979), A simple sequentially rejective multiple test procedure.
+
+    Example:
+
+    >>> holm([0.04, None, 0.01, 0.03])
+    [0.06, None, 0.03, 0.06]
+    """
+    tested = [i for i, value in enumerate(p_values) if value is not None]
+    tested.sort(key=p_values.__getitem__)
+    corrected, highest = list(p_values), 0.0
+    for rank, index in enumerate(tested):
+        own = min((len(tested) - rank) * p_values[index], 1.0)
+        highest = max(highest, own)
+        corrected[index] = highest
+    return corrected
 
 
 def correct(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -175,43 +155,23 @@ def correct(pairs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         pairs: Results of `compare`, all that are reported.
 
     Returns:
-        The pairs, with `p_corrected`, Holm's, of `p_largest`; `tests`, the
+        The pairs, with `p_corrected`, Holm's, of `p_value`; `tests`, the
         number of pairs that could be tested; and `is_beyond_chance`: whether
-        `p_corrected` is below `LEVEL`. It never is with one seed: two trainings
-        of the same set differ as well.
+        `p_corrected` is below `two_way.LEVEL`. It never is with one seed: two
+        trainings of the same set differ as well.
     """
-    p_values = [pair["p_largest"] for pair in pairs]
+    p_values = [pair["p_value"] for pair in pairs]
     tests = sum(value is not None for value in p_values)
     return [
         {
             **pair,
             "p_corrected": corrected,
             "tests": tests,
-            "is_beyond_chance": corrected is not None and corrected < LEVEL,
+            "is_beyond_chance": corrected is not None
+            and corrected < two_way.LEVEL,
         }
-        for pair, corrected in zip(
-            pairs, significance.holm(p_values), strict=True
-        )
+        for pair, corrected in zip(pairs, holm(p_values), strict=True)
     ]
-
-
-def _p_over_sentences(counts_a, counts_b, measure):
-    """Returns the p-value over sentences, with all seeds together."""
-    # As many translations of a sentence on either side.
-    total = math.lcm(len(counts_a), len(counts_b))
-    sums = [sum(own) * (total // len(own)) for own in (counts_a, counts_b)]
-    return significance.p_value(*sums, measure)
-
-
-def _over_both(counts_a, counts_b, measure, is_paired):
-    """Returns the results over seeds and sentences."""
-    test = two_way.of_same_seeds if is_paired else two_way.of_other_seeds
-    estimate = test(counts_a, counts_b, measure)
-    return {
-        "both_low": estimate and estimate.low,
-        "both_high": estimate and estimate.high,
-        "p_value_both": estimate and estimate.p_value,
-    }
 
 
 def verdict(
@@ -233,7 +193,7 @@ def verdict(
     if any(pair["p_corrected"] is not None for pair in pairs):
         tests = pairs[0]["tests"]
         words.append(
-            "p is the largest of three tests"
+            "p is over seeds and sentences together"
             + (f", corrected for {tests} pairs." if tests > 1 else ".")
         )
     return " ".join(words)
@@ -257,11 +217,11 @@ def _sentence(pair):
 
 
 def format_p(value: float) -> str:
-    """Writes a p-value, but no smaller one than the trials can show.
+    """Writes a p-value.
 
     Example:
 
-    >>> format_p(1 / 10_001), format_p(0.03456), format_p(0.7), format_p(0.0)
-    ('0.0001', '0.035', '0.7', '0.0001')
+    >>> format_p(0.0001), format_p(0.03456), format_p(0.7)
+    ('0.0001', '0.035', '0.7')
     """
-    return f"{max(value, _SMALLEST_P):.2g}"
+    return f"{value:.2g}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from relpos_tf.comparison import figures
 from relpos_tf.comparison import pairs
+from relpos_tf.comparison import two_way
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
 
@@ -69,7 +70,7 @@ def page(report: Mapping[str, Any]) -> str:
         report,
         drawn=_figures(report) if figures.is_available() else None,
         how_to_install=figures.HOW_TO_INSTALL,
-        level=pairs.LEVEL,
+        level=two_way.LEVEL,
         best_first=_from_the_best(report["summary"]),
         has_tokenized=_has_tokenized(report),
     )

@@ -30,7 +30,7 @@ the truth in 96.9 to 99.1 %, one with a common quantile of t (Satterthwaite's
 degrees of freedom) in 88.8 to 96.5 %, and the bootstrap of both seeds and
 sentences in 78 to 96 %.
 
-Shapes: S seeds, L lines, C counts of a line.
+Shapes: S seeds, L lines.
 
 References:
     Howe (1974), Approximate confidence limits on the mean of X + Y where X and
@@ -46,158 +46,86 @@ from typing import NamedTuple
 import numpy as np
 
 from relpos_tf.comparison import corpus_measures
-from relpos_tf.comparison import significance
 
-_LEVEL = 0.05
-# Of smaller p-values, the normal distribution has no quantile.
-_SMALLEST_P = 1e-15
-_NORMAL = statistics.NormalDist()
+LEVEL = 0.05
+TEST = "seeds and test sentences together, relpos_tf.comparison.two_way"
+# Smaller p-values would rest on the far tails of the normal distribution.
+_SMALLEST_P = 1e-4
 
 
-class Estimate(NamedTuple):
-    """A difference, from seeds and sentences together.
+class Difference(NamedTuple):
+    """The chance in a difference of scores, the first minus the second.
 
     Attributes:
-        difference: float. Mean over seeds of the first minus the second.
-        low: float. Lower bound of the 95 % interval.
-        high: float. Upper bound.
+        low: float. Lower bound of the 95 % interval over seeds and sentences.
+        high: float. Its upper bound.
+        sentences_low: float. The same over sentences alone: for other
+            sentences, translated by the same models.
+        sentences_high: float.
         p_value: float. Of the hypothesis that the difference is 0: 1 minus the
-            level of the widest interval without 0.
-        seed_error: float. Standard error over seeds.
-        sentence_error: float. Standard error over sentences.
+            level of the widest interval without 0, but at least 0.0001.
     """
 
-    difference: float
-    low: float
-    high: float
-    p_value: float
-    seed_error: float
-    sentence_error: float
+    low: float | None = None
+    high: float | None = None
+    sentences_low: float | None = None
+    sentences_high: float | None = None
+    p_value: float | None = None
 
 
-def of_same_seeds(
-    first: Sequence[np.ndarray],
-    second: Sequence[np.ndarray],
-    measure: corpus_measures.Measure,
-) -> Estimate | None:
-    """Compares models that share their seeds, seed by seed.
+def compare(
+    first: Sequence[corpus_measures.Scored],
+    second: Sequence[corpus_measures.Scored],
+    are_paired: bool,
+) -> Difference:
+    """Compares the models of two labels.
 
     Args:
-        first: `[L, C]` of each seed, of `measure.counts`.
-        second: The same of the other models, in the order of the same seeds.
-        measure: The measure.
+        first: The model of each seed.
+        second: The other label's models, of the same lines.
+        are_paired: bool. Whether both have the same seeds, in the same order.
 
     Returns:
-        The estimate; None for fewer than two seeds or lines.
+        The difference; with None for what cannot be known: all with one line,
+        and what is over seeds with one seed of either label, or if all seeds
+        differ by the same amount, as copies of one training do. If the seeds
+        are not paired, the degrees of freedom are those of the smaller group.
+        They are fewer than Welch's, so that the test keeps its level whatever
+        the two variances are.
     """
-    scores, by_line = _scores(first, measure)
-    others, others_by_line = _scores(second, measure)
-    differences = scores - others
-    return _estimate(
-        differences.mean(),
-        _square_error(differences),
-        _square_error(by_line - others_by_line),
-        len(differences) - 1,
-    )
+    from scipy import optimize  # slow to import
+    from scipy import special
 
+    sides = [[x.score for x in side] for side in (first, second)]
+    difference = statistics.fmean(sides[0]) - statistics.fmean(sides[1])
+    by_line = np.subtract(
+        *(np.mean([x.shares for x in side], 0) for side in (first, second))
+    )  # [L]
+    if len(by_line) < 2:
+        return Difference()
+    of_sentences = float(by_line.std(ddof=1)) / len(by_line) ** 0.5
 
-def of_other_seeds(
-    first: Sequence[np.ndarray],
-    second: Sequence[np.ndarray],
-    measure: corpus_measures.Measure,
-) -> Estimate | None:
-    """Compares models that share no seed; the numbers of seeds may differ.
+    def interval(half):
+        return difference - half, difference + half
 
-    Args:
-        first: `[L, C]` of each seed, of `measure.counts`.
-        second: The same of the other models, of the same lines.
-        measure: The measure.
+    alone = interval(-special.ndtri(LEVEL / 2) * of_sentences)
+    samples = [np.subtract(*sides).tolist()] if are_paired else sides
+    fewest = min(map(len, samples))
+    if fewest < 2:
+        return Difference(None, None, *alone)
+    # Exact, so that the spread of copies is 0.
+    of_seeds = sum(statistics.variance(x) / len(x) for x in samples) ** 0.5
+    if difference and not of_seeds:
+        return Difference(None, None, *alone)
 
-    Returns:
-        The estimate; None for fewer than two seeds of either, or two lines.
-        The degrees of freedom are those of the smaller group, see
-        `significance.p_of_groups`.
-    """
-    scores, by_line = _scores(first, measure)
-    others, others_by_line = _scores(second, measure)
-    return _estimate(
-        scores.mean() - others.mean(),
-        _square_error(scores) + _square_error(others),
-        _square_error(by_line - others_by_line),
-        min(len(scores), len(others)) - 1,
-    )
+    def half_width(p):
+        t, z = special.stdtrit(fewest - 1, p / 2), special.ndtri(p / 2)
+        return math.hypot(t * of_seeds, z * of_sentences)
 
+    def excess(p):
+        return half_width(p) - abs(difference)
 
-def _scores(counts, measure):
-    """Returns the score of each seed, `[S]`, and the sentences' shares, `[L]`.
-
-    A sentence's share is its pseudo-value, L times the score of all lines minus
-    L - 1 times the score without it; the mean over seeds.
-    """
-    scores, shares = [], []
-    for of_lines in counts:
-        total = of_lines.sum(axis=0)  # [C]
-        score = float(measure.score(total))
-        others = measure.score(total - of_lines)  # [L]
-        lines = len(of_lines)
-        scores.append(score)
-        shares.append(lines * score - (lines - 1) * others)
-    return np.array(scores), np.mean(shares, axis=0)
-
-
-def _square_error(values):
-    """Returns the squared standard error of a mean; infinity for one value."""
-    if len(values) < 2:
-        return math.inf
-    return float(values.var(ddof=1)) / len(values)
-
-
-def _estimate(difference, of_seeds, of_sentences, freedom):
-    """Returns the estimate, from squared standard errors; perhaps None."""
-    if math.inf in (of_seeds, of_sentences):
-        return None
-    errors = of_seeds**0.5, of_sentences**0.5
-    half = _half_width(*errors, freedom)
-    difference = float(difference)
-    return Estimate(
-        difference,
-        difference - half,
-        difference + half,
-        _p_value(abs(difference), *errors, freedom),
-        *errors,
-    )
-
-
-def _half_width(seed_error, sentence_error, freedom):
-    """Returns the half-width of the interval."""
-    from scipy import special  # slow to import
-
-    t = float(special.stdtrit(freedom, 1 - _LEVEL / 2))
-    return math.hypot(t * seed_error, _normal(_LEVEL) * sentence_error)
-
-
-def _p_value(difference, seed_error, sentence_error, freedom):
-    """Returns the level at which the half-width is the difference."""
-    from scipy import optimize
-
-    if not difference:
-        return 1.0
-    if not seed_error:
-        if not sentence_error:
-            return 0.0
-        return 2 * _NORMAL.cdf(-difference / sentence_error)
-    longest = difference / seed_error  # the t without an error over sentences
-
-    def excess(t):
-        z = _normal(significance.p_of_t(t, freedom))
-        return math.hypot(t * seed_error, z * sentence_error) - difference
-
-    t = longest
-    if excess(longest) > 0:
-        t = optimize.brentq(excess, 0.0, longest, maxiter=1000)
-    return significance.p_of_t(t, freedom)
-
-
-def _normal(p):
-    """Returns the two-sided quantile of the normal distribution."""
-    return -_NORMAL.inv_cdf(max(p, _SMALLEST_P) / 2)
+    p_value = _SMALLEST_P if difference else 1.0
+    if excess(_SMALLEST_P) > 0:
+        p_value = optimize.brentq(excess, _SMALLEST_P, 1.0)
+    return Difference(*interval(half_width(LEVEL)), *alone, p_value)

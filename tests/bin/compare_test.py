@@ -124,7 +124,8 @@ class RunsTest(folders.TestCase):
         # 2 labels of one seed each, and a file: 3 pairs, tested by sentences.
         self.assertLen(report["pairs"], 3)
         for pair in report["pairs"]:
-            self.assertIsNotNone(pair["p_value"])
+            self.assertIsNotNone(pair["sentences_low"])
+            self.assertIsNone(pair["p_value"])
             self.assertFalse(pair["is_beyond_chance"])
         self.assertRegex(out, r"(?m)^theirs +100\.00 +100\.00 +100\.00 +– +100")
 

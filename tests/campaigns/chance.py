@@ -1,7 +1,6 @@
 """Compares simulated systems whose true difference is known, many times.
 
     python -m tests.campaigns.chance [--comparisons=1000] [--measure=bleu]
-        [--trials=2000]
 
 A comparison trains two labels with 1, 2, 3 or 5 seeds. Every label has a true
 quality; every training adds an effect of its seed, normal with a standard
@@ -18,13 +17,13 @@ The rows of the table are kinds of comparisons:
 - 1, 2, 3 points: the first label is so much better.
 
 Its columns: how often the verdict calls a label better; how often it would if
-sentences were tested alone; how often the 95 % interval over seeds and
-sentences holds the true difference; and the mean width of that interval. The
-exit code is 1 if equal labels are called different in more than 5 %, or if
-fewer than 95 % of the intervals hold the truth, less three standard errors.
+sentences were tested alone, that is, if the 95 % interval over sentences does
+not hold 0; how often the interval over seeds and sentences holds the true
+difference; and the mean width of that interval. The exit code is 1 if equal
+labels are called different in more than 5 %, or if fewer than 95 % of the
+intervals hold the truth, less three standard errors.
 
-Rows of true differences have a quarter of the comparisons. To save time, the
-test over sentences has fewer trials than in a report.
+Rows of true differences have a quarter of the comparisons.
 """
 
 import argparse
@@ -35,7 +34,7 @@ import numpy as np
 
 from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import pairs
-from relpos_tf.comparison import significance
+from relpos_tf.comparison import two_way
 
 SEEDS = 1, 2, 3, 5
 KINDS = {"equal": 0.0, "mixed": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
@@ -43,7 +42,6 @@ MEASURES = {"bleu": corpus_measures.Bleu, "chrf": corpus_measures.ChrF}
 SPREADS = 0.5, 1.5
 # Of the preference of a label for a sentence, in the unit of `Pool.tilts`.
 PREFERENCE = 0.4
-LEVEL = 0.05
 
 
 def made_lines(generator, lines=1000, translations=8):
@@ -130,19 +128,16 @@ def compare(pool, kind, seeds, generator):
         preference = generator.normal(0, PREFERENCE, lines)
     for label, sign in (("a", 1), ("b", -1)):
         spread = generator.uniform(*SPREADS)
-        counts = {
-            seed: pool.model(
-                sign * KINDS[kind] / 2 + generator.normal(0, spread),
-                sign * preference,
-                generator,
+        by_label[label] = {
+            seed: pool.measure.scored(
+                pool.model(
+                    sign * KINDS[kind] / 2 + generator.normal(0, spread),
+                    sign * preference,
+                    generator,
+                )
             )
             for seed in range(seeds)
         }
-        scores = {
-            seed: float(pool.measure.score(own.sum(axis=0)))
-            for seed, own in counts.items()
-        }
-        by_label[label] = pairs.SeedScores(scores, counts)
     (pair,) = pairs.correct([pairs.compare("a", "b", by_label, pool.measure)])
     return pair
 
@@ -161,10 +156,10 @@ def tally(pool, kind, seeds, comparisons, generator):
             [pair],
         )
         better.append(" is better than " in words)
-        sentences.append(pair["p_value"] < LEVEL)
-        if pair["both_low"] is not None:
-            held.append(pair["both_low"] <= truth <= pair["both_high"])
-            widths.append(pair["both_high"] - pair["both_low"])
+        sentences.append(pair["sentences_low"] * pair["sentences_high"] > 0)
+        if pair["low"] is not None:
+            held.append(pair["low"] <= truth <= pair["high"])
+            widths.append(pair["high"] - pair["low"])
     return {
         "better": float(np.mean(better)),
         "sentences": float(np.mean(sentences)),
@@ -176,20 +171,18 @@ def tally(pool, kind, seeds, comparisons, generator):
 def is_expected(kind, found, comparisons):
     """Says whether a row is as promised."""
     # Three standard errors of the share of intervals.
-    error = 3 * (LEVEL * (1 - LEVEL) / comparisons) ** 0.5
+    error = 3 * (two_way.LEVEL * (1 - two_way.LEVEL) / comparisons) ** 0.5
     holds = found["interval holds"]
-    return (KINDS[kind] > 0 or found["better"] <= LEVEL) and (
-        holds is None or holds >= 1 - LEVEL - error
+    return (KINDS[kind] > 0 or found["better"] <= two_way.LEVEL) and (
+        holds is None or holds >= 1 - two_way.LEVEL - error
     )
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--comparisons", type=int, default=1000)
-    parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--measure", choices=MEASURES, default="bleu")
     flags = parser.parse_args()
-    significance.TRIALS = flags.trials
     generator = np.random.default_rng(1979)
     references, translations = made_lines(generator)
     pool = Pool(MEASURES[flags.measure](), references, translations)

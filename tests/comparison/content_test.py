@@ -35,7 +35,6 @@ RUN_KEYS = (
     "output_dir"
 ).split()
 PAIR_KEYS = "a b bleu_a bleu_b p_value test".split()
-SHARING = {"jobs": 2, "cores": 4, "gpus": 0}
 
 
 def row_of(label, seed, train_steps, num_averaged=0, average_of=()):
@@ -371,15 +370,6 @@ class MakeTest(ContentTestCase):
 
 
 class WarningsTest(ContentTestCase):
-    def test_runs_that_shared_the_machine_say_so(self):
-        first, second = self.result("rel", 1), self.result("abs", 1)
-        first.run.write_sharing(SHARING)
-        report = self.make(first, second)
-        self.assertIn("are not comparable.", "".join(report["warnings"]))
-        self.assertIn("<td>2 at once on 4 cores</td>", report_lib.page(report))
-        second.run.write_sharing(SHARING)
-        self.assertEqual(self.make(first, second)["warnings"], [])
-
     def test_different_conditions_are_reported(self):
         self.assertEqual(self.two()["warnings"], [])
         (warning,) = self.make(

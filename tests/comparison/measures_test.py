@@ -37,6 +37,7 @@ class OfTrainingTest(absltest.TestCase):
         ]
         dev = {"step": 200, "split": "dev", "loss": 3.0, "bleu": 7.0}
         events[2:2] = [
+            dev | {"step": 100, "conditions": {"beam_size": 1}},
             dev,
             dev | {"averaged": 2, "bleu": 9.0},
             dev | {"split": "test", "bleu": 8.0},

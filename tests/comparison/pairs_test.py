@@ -1,23 +1,16 @@
 """Comparisons of two labels, and the verdict in words."""
 
-import math
-
 from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import pairs
-from relpos_tf.comparison import significance
 from relpos_tf.comparison import two_way
 
 REFERENCES = [f"the {n} small cats sat on mat {n} ." for n in range(12)]
 WORSE = [line.replace("small", "big") for line in REFERENCES]
 WORST = [line.replace("sat", "stood") for line in WORSE]
 BLEU = corpus_measures.Bleu()
-
-
-def counts(lines):
-    return BLEU.counts(lines, REFERENCES)
 
 
 def scores(**by_label):
@@ -34,7 +27,7 @@ def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
         "score_b": bleu[1],
         "spread_a": 0.5,
         "spread_b": 0.25,
-        "p_largest": 0.0041,
+        "p_value": 0.0041,
         "p_corrected": 0.0041,
         "tests": 1,
         "is_beyond_chance": True,
@@ -46,62 +39,39 @@ def summary(**scores_of):
 
 
 class CompareTest(parameterized.TestCase):
+    def assert_compared(self, found, ours, others, are_paired):
+        """Checks intervals and p-value, which `two_way_test` tests."""
+        expected = two_way.compare(ours, others, are_paired)._asdict()
+        self.assertIsNotNone(expected["p_value"])
+        self.assertEqual(found, found | expected)
+
     def test_uses_the_seeds_that_both_have(self):
-        a, b = {1: REFERENCES, 2: WORSE, 3: WORST}, {2: WORST, 1: WORSE}
-        by_label = scores(a=a, b=b)
+        by_label = scores(
+            a={1: REFERENCES, 2: WORSE, 3: WORST}, b={2: WORST, 1: WORSE}
+        )
         found = pairs.compare("a", "b", by_label, BLEU)
-        full, worse, worst = by_label["a"].scores.values()
+        a, b = by_label.values()
+        full, worse, worst = (x.score for x in a.values())
         self.assertEqual(found["seeds"], [1, 2])
         self.assertAlmostEqual(found["score_a"], (full + worse) / 2)
         self.assertAlmostEqual(found["score_b"], (worse + worst) / 2)
         self.assertAlmostEqual(found["spread_a"], (full - worse) / 2**0.5)
         self.assertEqual(found["by_seed"], [full - worse, worse - worst])
-        sides = [[counts(x[seed]) for seed in (1, 2)] for x in (a, b)]
-        p_values = [
-            significance.p_value(*map(sum, sides), BLEU),
-            significance.p_of_differences(found["by_seed"]),
-            (both := two_way.of_same_seeds(*sides, BLEU)).p_value,
-        ]
-        self.assertEqual(
-            [found[f"p_value{x}"] for x in ("", "_seeds", "_both")], p_values
-        )
-        self.assertEqual(
-            (found["both_low"], found["both_high"]), (both.low, both.high)
-        )
-        self.assertEqual(found["p_largest"], max(p_values))
+        self.assert_compared(found, [a[1], a[2]], [b[1], b[2]], True)
 
     @parameterized.parameters(
-        ((1, 2, 3), (3, 4, 5)),
-        (("file 1", "file 2"), ("file 1", "file 2")),
+        ((1, 2, 3), (3, 4)), (("file 1", "file 2", "x"), ("file 1", "file 2"))
     )
     def test_fewer_than_two_common_seeds_are_no_pairs(self, *seeds):
-        lines = [
-            [
-                REFERENCES,
-                WORSE[:2] + REFERENCES[2:],
-                REFERENCES[:9] + WORSE[9:],
-            ],
-            [WORST, WORSE[:2] + WORST[2:], WORST[:3] + WORSE[3:]],
-        ]
+        sides = [REFERENCES, WORSE, WORSE[:2] + REFERENCES[2:]], [WORST, WORSE]
         a, b = (
-            dict(zip(own, side, strict=False))
-            for own, side in zip(seeds, lines, strict=True)
+            dict(zip(*x, strict=True)) for x in zip(seeds, sides, strict=True)
         )
         by_label = scores(a=a, b=b)
         found = pairs.compare("a", "b", by_label, BLEU)
         self.assertEqual((found["seeds"], found["by_seed"]), ([], []))
-        sides = [[counts(x) for x in own.values()] for own in (a, b)]
-        groups = [list(x.scores.values()) for x in by_label.values()]
-        self.assertEqual(
-            found["p_value_seeds"], significance.p_of_groups(*groups)
-        )
-        self.assertEqual(
-            found["p_value_both"], two_way.of_other_seeds(*sides, BLEU).p_value
-        )
-        # As many translations of each line on either side.
-        total = math.lcm(*map(len, sides))
-        sums = [sum(own * (total // len(own))) for own in sides]
-        self.assertEqual(found["p_value"], significance.p_value(*sums, BLEU))
+        models = (list(x.values()) for x in by_label.values())
+        self.assert_compared(found, *models, False)
 
     @parameterized.parameters(
         ({1: REFERENCES}, {2: WORSE}),
@@ -114,9 +84,8 @@ class CompareTest(parameterized.TestCase):
     )
     def test_one_training_or_copies_are_never_called_better(self, a, b):
         (found,) = pairs.compare_all(scores(a=a, b=b), BLEU)
-        self.assertLess(found["p_value"], 0.01)
-        self.assertIsNone(found["p_value_seeds"])
-        self.assertIsNone(found["p_largest"])
+        self.assertGreater(found["sentences_low"], 0)
+        self.assertIsNone(found["p_value"])
         self.assertFalse(found["is_beyond_chance"])
 
 
@@ -131,16 +100,24 @@ class CorrectTest(parameterized.TestCase):
         found = pairs.choose(list(labels))
         self.assertEqual(" ".join(map("".join, found)), expected)
 
-    def test_better_is_decided_by_corrected_p_values(self):
-        three = [pair(p_largest=p) for p in (0.02, 0.04, 0.01)]
-        found = pairs.correct([*three, pair(p_largest=None)])
-        # 3 times 0.01; 2 times 0.02; 0.04 once.
-        for one, expected in zip(found, (0.04, 0.04, 0.03, None), strict=True):
-            self.assertEqual(one["p_corrected"], expected)
-            self.assertEqual(one["tests"], 3)
-            self.assertEqual(one["is_beyond_chance"], expected is not None)
-        found = pairs.correct([three[0], *[pair(p_largest=0.03)] * 2])
-        self.assertFalse(any(one["is_beyond_chance"] for one in found))
+    @parameterized.parameters(
+        # Hand-worked: the smallest of m times m, the next times m - 1, ...,
+        # and no less than the one before.
+        ([0.02, 0.04, 0.01, None], [0.04, 0.04, 0.03, None]),
+        ([0.01, 0.04, 0.03], [0.03, 0.06, 0.06]),
+        ([0.01, 0.02, 0.03, 0.005], [0.03, 0.04, 0.04, 0.02]),
+        ([0.4, 0.6], [0.8, 0.8]),
+        ([0.7, 0.6], [1.0, 1.0]),
+        ([None, None], [None, None]),
+    )
+    def test_better_is_decided_by_corrected_p_values(self, p_values, expected):
+        found = pairs.correct([pair(p_value=p) for p in p_values])
+        for one, p in zip(found, expected, strict=True):
+            self.assertAlmostEqual(one["p_corrected"], p, places=12)
+            self.assertEqual(one["tests"], len(p_values) - p_values.count(None))
+            self.assertEqual(
+                one["is_beyond_chance"], p is not None and p < 0.05
+            )
 
 
 class VerdictTest(absltest.TestCase):
@@ -149,7 +126,7 @@ class VerdictTest(absltest.TestCase):
         p_values = {"b": 0.001, "c": 0.01, "d": 0.5, "e": None}
         found = pairs.correct(
             [
-                pair("a", label, (30.0, of[label]), p_largest=p)
+                pair("a", label, (30.0, of[label]), p_value=p)
                 for label, p in p_values.items()
             ]
         )

@@ -40,7 +40,7 @@ IMPORTERS = {
     "sacremoses": {"training.metrics"},
     "matplotlib": {"comparison.figures"},
     "jinja2": {"comparison.report"},
-    "scipy": {"comparison.significance", "comparison.two_way"},
+    "scipy": {"comparison.two_way"},
     "ctranslate2": {"decoding.ctranslate2_engine"},
     "ai_edge_litert": {"decoding.litert_engine"},
     "babel": {"utils.languages"},
