@@ -9,13 +9,13 @@ r"""Compares hparams sets: trains them alike, and says which is better.
       --outputs=marian=marian.de
   relpos-compare --diff --hparams_sets=transformer_base,transformer_relative
 
-Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after the other, or N at
-once with --jobs=N. Runs of one seed see the same batches in the same order. The
-same command again resumes where the last one stopped. Then every model
-translates the test set, and report.html and report.json in OUTPUT_DIR compare
-scores, significance, speed and memory. With --runs, nothing is trained;
-directories LABEL-seedN are the runs of one label, and LABEL=DIR gives another
-label.
+Runs are trained in OUTPUT_DIR/runs/LABEL-seedN, one after another. Runs of one
+seed see the same batches in the same order. The same command again resumes
+where the last one stopped. --print_commands prints the commands that train the
+runs, for several GPUs or machines. Then every model translates the test set,
+and report.html and report.json in OUTPUT_DIR compare scores, significance,
+speed and memory. With --runs, nothing is trained; directories LABEL-seedN are
+the runs of one label, and LABEL=DIR gives another label.
 
 --grid="learning_rate_constant=0.7,1,1.4" tunes every set alike: each is trained
 at each point with the first seed and scored on the development set; its best
@@ -40,7 +40,6 @@ from relpos_tf.bin import scores
 from relpos_tf.comparison import grid as grid_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.comparison import train_runs
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.utils import locks
@@ -77,6 +76,10 @@ FLAGS.define_strings(
 )
 FLAGS.define_bools(
     diff="Print only which hparams differ.",
+    print_commands="Print a command of the trainer for each run that is not "
+    "finished, and train nothing. Without this flag, the same command takes "
+    "finished runs as they are, and reports. With --grid, print the runs of "
+    "all points, or, once these are finished, the others of the best points.",
 )
 FLAGS.define_integers(
     train_steps="Updates of each run. 0: train_steps of the sets.",
@@ -88,16 +91,6 @@ FLAGS.define_integer(
 )
 command.define_eval_frequency(FLAGS)
 FLAGS.define_numbers("seeds", ["1"], "Random seeds, each for all sets.")
-FLAGS.define_integer(
-    "jobs",
-    1,
-    "Number of runs to train, or models to score, at once. Each has one GPU if "
-    "there are GPUs (CUDA_VISIBLE_DEVICES chooses among them), else an equal "
-    "part of the cores. They slow each other down, and the report says so "
-    "beside their speed.",
-    lower_bound=1,
-    upper_bound=1024,
-)
 FLAGS.define_numbers(
     "length_buckets",
     [],
@@ -112,20 +105,19 @@ FLAGS.define_bool(
     "the development split.",
 )
 scores.define_tokenizer(FLAGS)
+FLAGS.exclusive("diff", "print_commands")
 FLAGS.join(";", "hparams", "grid")
 FLAGS.join(",", "runs")
 FLAGS.needs(
     "runs=",  # what only training needs
     *"hparams_sets preset problem grid hparams train_max_length".split(),
-    *"train_steps local_eval_frequency seeds tmp_dir".split(),
+    *"train_steps local_eval_frequency seeds tmp_dir print_commands".split(),
 )
 
 
 def main() -> int | None:
     check_flags()
     limits = length_limits()
-    with command.flag_value("jobs"):
-        slots = slots_lib.divide(FLAGS.jobs)
     variants = [] if FLAGS.runs else make_variants()
     grid = make_grid(variants)
     with command.flag_value("runs"):
@@ -151,19 +143,23 @@ def main() -> int | None:
     if variants:
         command.require(FLAGS, "problem", "seeds")
         runs, train_steps = plan(variants, folder / "runs", grid)
+    if FLAGS.print_commands and print_unfinished(runs, train_steps):
+        return 0
     with signals.caught():
         try:
             locks.acquire_exclusive(folder)
             if grid:
-                variants, tried = tune(runs, grid, train_steps, folder, slots)
+                variants, tried = tune(runs, grid, train_steps, folder)
                 runs, _ = plan(variants, folder / "runs")
+            if FLAGS.print_commands:
+                if not print_unfinished(runs, train_steps):
+                    command.logger().info("All runs are finished.")
+                return 0
             if variants:
                 train_runs.train(
-                    runs, trainer_flags(), train_steps, folder / "logs", slots
+                    runs, trainer_flags(), train_steps, folder / "logs"
                 )
-            code = report(
-                runs, train_steps, limits, folder, slots, tried, outputs
-            )
+            code = report(runs, train_steps, limits, folder, tried, outputs)
             written = ", ".join(map(str, report_lib.paths(folder)))
             command.logger().info("Wrote %s.", written)
             return code
@@ -272,11 +268,23 @@ def plan(
     return runs, train_steps
 
 
+def print_unfinished(runs: Sequence[runs_lib.Run], train_steps: int) -> bool:
+    """Prints the commands that train the runs; returns whether there are any.
+
+    They hold in the folder in which this command is called.
+    """
+    waiting = [x for x in runs if not runs_lib.is_finished(x, train_steps)]
+    for run in waiting:
+        words = train_runs.arguments(run, trainer_flags(), train_steps)
+        command.write(f"{command.call_of('trainer', *words)}\n")
+    return bool(waiting)
+
+
 def trainer_flags() -> dict[str, Any]:
-    """Returns the flags of the trainer that are the same for all runs."""
+    """Returns the flags of the trainer, but --usr_dir, that all runs share."""
     names = (
-        "problem data_dir tmp_dir usr_dir local_eval_frequency bleu_tokenize"
-    ).split()
+        "problem data_dir tmp_dir local_eval_frequency bleu_tokenize".split()
+    )
     if FLAGS.problem == "translate_files":
         names += [*command.FILE_FLAGS, "vocab_size"]
     return {name: getattr(FLAGS, name) for name in names}
@@ -287,7 +295,6 @@ def tune(
     grid: list[variants_lib.Variant],
     train_steps: int,
     folder: pathlib.Path,
-    slots: slots_lib.Slots,
 ) -> tuple[list[variants_lib.Variant], list[dict[str, Any]]]:
     """Returns each variant at its best point, and what was tried."""
     from relpos_tf.comparison import tuning
@@ -302,7 +309,7 @@ def tune(
         seeds[0],
         labels * (len(seeds) - 1),
     )
-    train_runs.train(runs, trainer_flags(), train_steps, folder / "logs", slots)
+    train_runs.train(runs, trainer_flags(), train_steps, folder / "logs")
     chosen, tried = tuning.choose(
         tuning.score(
             runs,
@@ -310,7 +317,6 @@ def tune(
             train_steps,
             FLAGS.data_dir,
             folder,
-            slots,
             FLAGS.bleu_tokenize,
         )
     )
@@ -324,7 +330,6 @@ def report(
     train_steps: int,
     limits: list[int],
     folder: pathlib.Path,
-    slots: slots_lib.Slots,
     tried: list[dict[str, Any]],
     outputs: Sequence[outputs_lib.Output],
 ) -> int:
@@ -337,7 +342,6 @@ def report(
         train_steps,
         FLAGS.data_dir,
         folder,
-        slots,
         use_test_set=FLAGS.use_test_set,
         outputs=outputs,
         tuning=tried,

@@ -10,7 +10,6 @@ from relpos_tf.comparison import content
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scoring
-from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.problems import test_sets
 
 _MISSING = "Training or scoring has failed; see the logs. Not in the report:"
@@ -21,7 +20,6 @@ def collect(
     train_steps: int,
     data_dir: str,
     folder: pathlib.Path,
-    slots: slots_lib.Slots,
     *,
     use_test_set: bool = True,
     outputs: Sequence[outputs_lib.Output] = (),
@@ -36,7 +34,6 @@ def collect(
         train_steps: int. Their last step; 0: the newest of each.
         data_dir: str. Folder of prepared data.
         folder: Keeps translations and scores, see `scoring.score`.
-        slots: Where models are scored.
         use_test_set: bool. Whether to take the test sets, if there are any;
             else the development split.
         outputs: Translations of other systems; they come last.
@@ -60,10 +57,12 @@ def collect(
             f"{problem['problem']} has no test split: the scores are of the "
             "development split, which was also evaluated during training."
         )
+    if not train_steps:
+        warnings += filter(None, (run.files.unfinished() for run in runs))
     warnings += _warnings_of_tuning(tuning, sets[0], folder)
     # Mistakes in files are found before minutes of translation.
     others = [outputs_lib.read(one, sets) for one in outputs]
-    results = scoring.score(runs, train_steps, sets, folder, slots)
+    results = scoring.score(runs, train_steps, sets, folder, None)
     if missing := _missing(planned, [one.run for one in results]):
         warnings.insert(0, f"{_MISSING} {', '.join(missing)}.")
     report = content.make(

@@ -49,7 +49,7 @@ class Output:
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns its file, and None for what is unknown; as `Run.describe`."""
-        unknown = "train_steps beam_size alpha sharing num_averaged average_of"
+        unknown = "train_steps beam_size alpha num_averaged average_of"
         return {
             "hparams_set": "",
             "hparams": "",

@@ -2,7 +2,6 @@
 
 import dataclasses
 import glob
-import json
 import pathlib
 import re
 from collections.abc import Mapping
@@ -17,11 +16,9 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
 from relpos_tf.problems import problem as problem_lib
-from relpos_tf.utils import files
 
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
-_SHARING = "sharing.json"
 # Hparams that flags or data decide, not the set.
 _NOT_COMPARED = frozenset({"vocab_size", "train_steps"})
 # Flags of the trainer on which the final model depends, beside its hparams.
@@ -75,24 +72,6 @@ class Run:
         """Returns the text of versions.json."""
         return files.read(self.path / run_dir.VERSIONS).decode()
 
-    def read_sharing(self) -> dict[str, int] | None:
-        """Returns how many runs shared the machine with this one, if any did.
-
-        It is a dict of `jobs`, the runs at once, this one included, and of the
-        `cores` and `gpus` that they shared.
-        """
-        try:
-            return json.loads((self.path / _SHARING).read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
-
-    def write_sharing(self, sharing: dict[str, int]) -> None:
-        """Writes sharing.json; of two records, the one with more jobs stays."""
-        before = self.read_sharing()
-        if before is None or before["jobs"] < sharing["jobs"]:
-            self.path.mkdir(parents=True, exist_ok=True)
-            files.write(self.path / _SHARING, json.dumps(sharing).encode())
-
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns the facts of the training up to a checkpoint."""
         step = run_dir.checkpoint_step(checkpoint)
@@ -105,7 +84,6 @@ class Run:
             "alpha": hparams.alpha,
             "checkpoint": checkpoint,
             "output_dir": str(self.path),
-            "sharing": self.read_sharing(),
             "num_averaged": hparams.num_averaged,
             "average_of": _average_of(checkpoint),
             **measures.of_training(self.files.read_metrics(), step),

@@ -15,7 +15,6 @@ from relpos_tf import hparam
 from relpos_tf.comparison import collection
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scoring
-from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.training import metrics
 
@@ -45,7 +44,6 @@ def score(
     train_steps: int,
     data_dir: str,
     folder: pathlib.Path,
-    slots: slots_lib.Slots,
     tokenize: str = "",
 ) -> list[PointScore]:
     """Scores finished runs of a grid on the development set.
@@ -56,7 +54,6 @@ def score(
         train_steps: int. The last step of the runs.
         data_dir: str. Folder of prepared data.
         folder: The comparison's folder, which gets the folder `FOLDER`.
-        slots: Where models are scored.
         tokenize: str. The tokenizer for BLEU; "": that of the language.
 
     Raises:
@@ -65,7 +62,7 @@ def score(
     problem = collection.common_problem(runs)
     tokenize = metrics.tokenizer_of(problem["target_language"], tokenize)
     (dev,) = collection.open_test_sets(data_dir, problem, False)
-    results = scoring.score(runs, train_steps, [dev], folder / FOLDER, slots)
+    results = scoring.score(runs, train_steps, [dev], folder / FOLDER, None)
     if len(results) < len(runs):
         raise errors.UserError(
             f"Expected scores of all {len(runs)} runs of the grid. Received: "

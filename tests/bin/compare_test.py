@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shlex
 import shutil
 from unittest import mock
 
@@ -35,6 +36,14 @@ def execute(*arguments):
     """Returns (exit code, standard output, standard error)."""
     code, out, err = calls.execute(compare.main, *arguments)
     return code, out.decode(), err
+
+
+def flags_of(commands):
+    """Returns the flags of each of the printed commands of the trainer."""
+    return [
+        [word for word in shlex.split(line) if word.startswith("--")]
+        for line in commands.split("\n")[:-1]
+    ]
 
 
 class DiffTest(folders.TestCase):
@@ -102,6 +111,13 @@ class RunsTest(folders.TestCase):
         self.assertIn("warning: b and a have equal hparams.\n", err)
         self.assertIn(report["verdict"], out)
         report_lib.page.assert_called_once_with(report)
+
+    def test_runs_that_have_not_ended_are_reported(self):
+        run = run_dir.RunDir(self.folder / "a-seed1")
+        run.write_flags("--random_seed=1\n--train_steps=90\n")
+        code, _, err = self.compare("HERE/a-seed1")
+        self.assertEqual(code, 0, err)
+        self.assertIn("a-seed1 has not ended: it has 7 of 90 updates", err)
 
     def test_files_of_others_stand_beside_the_runs(self):
         examples.add_run(self.folder, "b-seed1", 2)
@@ -320,6 +336,23 @@ class GridTest(folders.TestCase):
             report["warnings"],
         )
 
+    def test_printed_commands_train_the_runs_of_the_report(self):
+        line = "0.5,2", "--seeds=1,2"
+        for expected in (4, 2):  # all points, then the best two
+            code, out, err = self.compare(*line, "--print_commands")
+            self.assertEqual((code, self.trained), (0, []), err)
+            commands = flags_of(out)
+            self.assertLen(commands, expected)
+            for flags in commands:
+                self.run_child(["-m", "relpos_tf.bin.trainer", *flags])
+        code, out, err = self.compare(*line, "--print_commands")
+        self.assertEqual((code, out), (0, ""))
+        self.assertIn("All runs are finished.", err)
+        self.assertFalse((self.folder / "out" / "report.json").exists())
+        code, out, err = self.compare(*line)
+        self.assertEqual((code, self.trained), (0, []), err)
+        self.assertRegex(out, "(?m)^b ")
+
     def test_runs_that_cannot_be_trained_are_named_beside_the_others(self):
         self.fails = "a+learning_rate_constant=0.5-seed2"
         code, _, err = self.compare("0.5", "--seeds=1,2")
@@ -365,24 +398,32 @@ class TrainTest(folders.TestCase):
             given.append(arguments[2:])
             return 3
 
-        with examples.work_in_this_process(work):
-            code, _, err = execute(
-                "--preset=table2",
-                "--problem=translate_files",
-                "--train_source=s",
-                "--train_target=t",
-                "--dev_source=s",
-                "--dev_target=t",
-                "--vocab_size=300",
-                "--hparams=hidden_size=64",
-                "--seeds=3,5",
-                "--train_steps=40",
-                "--train_max_length=9",
-                "--local_eval_frequency=20",
-                f"--output_dir={self.folder}",
-            )
+        line = (
+            "--preset=table2",
+            "--problem=translate_files",
+            "--train_source=s",
+            "--train_target=t",
+            "--dev_source=it's s",
+            "--dev_target=t",
+            "--vocab_size=300",
+            "--hparams=hidden_size=64",
+            "--seeds=3,5",
+            "--train_steps=40",
+            "--train_max_length=9",
+            "--local_eval_frequency=20",
+            f"--output_dir={self.folder}",
+        )
+        with (
+            examples.work_in_this_process(work),
+            mock.patch.object(registry, "usr_dirs", ["own"]),
+        ):
+            code, _, err = execute(*line)
+            printed = execute(*line, "--print_commands")
         self.assertEqual(code, 1)
         self.assertRegex(err, r"failed.* k=0 seed 3, .*, k=256 seed 5\.\n\Z")
+        self.assertEqual((printed[0], printed[2]), (0, ""))
+        self.assertEqual(flags_of(printed[1]), given)
+        self.assertEqual(given[0][-1], "--usr_dir=own")
         command.parse(trainer.FLAGS, given[0])
         self.assertEqual(
             trainer.make_hparams(),

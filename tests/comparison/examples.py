@@ -129,8 +129,7 @@ def work_in_this_process(work):
             the exit code.
     """
 
-    def start(arguments, log, slot):
-        del slot
+    def start(arguments, log):
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch()
         code = work(list(arguments))

@@ -1,40 +1,30 @@
-"""Jobs side by side: their order, failures, signals, and parts of a machine."""
+"""Jobs one after another: their environment, failures and signals."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import threading
 import time
-from concurrent import futures
 from unittest import mock
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.comparison import jobs
-from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.utils import signals
 from tests import folders
 
-# Marks its start and its end; waits until a file is there.
-WAITS = """
-import os, pathlib, sys, time
-folder, name, needed = pathlib.Path(sys.argv[1]), *sys.argv[2:]
+# Marks its start and its end.
+WORKS = """
+import os, pathlib, sys
+folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
 (folder / f"{name}.begun").touch()
-deadline = time.monotonic() + 30
-while needed and not (folder / needed).exists():
-    if time.monotonic() > deadline:
-        sys.exit("nobody came")
-    time.sleep(0.01)
-print(os.environ.get("SLOT"), os.environ.get("TF_CONFIG"))
-print(os.getpgid(0) == os.getpid(), sorted(os.sched_getaffinity(0)))
+print(os.environ.get("TF_CONFIG"), os.getsid(0) == os.getpid())
 (folder / f"{name}.ended").touch()
 """
 # Counts the signals that it gets, and saves after the first one.
 SAVES = """
 import pathlib, signal, sys, time
-folder, name, _ = pathlib.Path(sys.argv[1]), *sys.argv[2:]
+folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
 def stop(number, frame):
     with open(folder / f"{name}.signals", "a") as file:
         file.write(f"{number}\\n")
@@ -46,17 +36,8 @@ signal.signal(signal.SIGINT, stop)
 (folder / f"{name}.begun").touch()
 time.sleep(60)
 """
-# A signal while the processes are waited for.
-THIRD = mock.patch.object(
-    futures.ThreadPoolExecutor, "shutdown", side_effect=KeyboardInterrupt
-)
+DEAF = SAVES.replace("SIGTERM, stop", "SIGTERM, signal.SIG_IGN")
 FAILS = "print('one', '', 'It is bad.', sep='\\n'); raise SystemExit(3)"
-
-
-def slots(number):
-    return slots_lib.Slots(
-        tuple(slots_lib.Slot({"SLOT": str(n)}) for n in range(number)), 2, 0
-    )
 
 
 class JobsTestCase(folders.TestCase):
@@ -64,8 +45,8 @@ class JobsTestCase(folders.TestCase):
         super().setUp()
         self.enter_context(mock.patch.object(jobs, "POLL_SECONDS", 0.02))
 
-    def job(self, name, code=WAITS, word="", **functions):
-        arguments = ["-S", "-c", code, str(self.folder), name, word]
+    def job(self, name, code=WORKS, **functions):
+        arguments = ["-S", "-c", code, str(self.folder), name]
         return jobs.Job(name, arguments, self.log(name), **functions)
 
     def log(self, name):
@@ -76,40 +57,22 @@ class JobsTestCase(folders.TestCase):
 
 
 class RunTest(JobsTestCase):
-    def test_as_many_run_at_once_as_there_are_slots(self):
-        seen = []
-
-        def noted(name):
-            return lambda: seen.append((name, self.there("a.ended")))
-
-        # "a" ends only once "b" runs, and "b" once "c" has followed "a".
-        queue = [
-            self.job("a", word="b.begun", begin=noted("a")),
-            self.job("b", word="c.begun", begin=noted("b")),
-            self.job("c", begin=noted("c")),
-        ]
-        watch = mock.Mock()
-        jobs.run(queue, slots(2), "Work", watch=watch)
-        # "c" had no slot before "a" had ended.
-        self.assertCountEqual(seen, [("a", False), ("b", False), ("c", True)])
-        self.assertEqual(
-            *(self.log(name).read_text().split()[0] for name in "ac")
-        )
-        watch.assert_called()
-
-    def test_the_end_of_a_job_is_watched_before_the_next_begins(self):
+    def test_a_job_begins_once_the_end_of_the_one_before_was_watched(self):
         seen = []
 
         def watch():
-            time.sleep(0.05)
             seen.append("end" if self.there("a.ended") else "work")
 
         queue = [
-            self.job("a"),
+            self.job("a", begin=lambda: seen.append("a")),
             self.job("b", begin=lambda: seen.append("b")),
         ]
-        jobs.run(queue, slots(1), "Work", watch=watch)
-        self.assertIn("end", seen[: seen.index("b")])
+        with mock.patch.dict(os.environ, {"TF_CONFIG": "{}"}):
+            jobs.run(queue, watch, "Work")
+        before = seen[: seen.index("b")]
+        self.assertEqual((before[0], before[-1]), ("a", "end"))
+        # No hosts, and no signals of the terminal.
+        self.assertEqual(self.log("a").read_text(), "None True\n")
 
     def test_failures_stop_no_other_and_are_named(self):
         self.log("linked").parent.mkdir()
@@ -120,101 +83,85 @@ class RunTest(JobsTestCase):
             self.job("killed", "import os; os.kill(os.getpid(), 9)"),
             self.job("linked"),
             self.job("b"),
-            self.job("c"),
         ]
         with self.assertLogs("relpos_tf", "WARNING") as logs:
-            jobs.run(queue, slots(1), "Work")
+            jobs.run(queue, None, "Work")
         messages = [record.getMessage() for record in logs.records]
         expected = (
-            r"  one\n  It is bad\.",
+            r"log:\n  one\n  It is bad\.\Z",
             "SIGKILL",
             "linked",
-            r"3 of 5: fails .see .*fails\.log., killed .*linked",
+            r"3 of 4: fails .see .*fails\.log., killed .*linked",
         )
         for message, words in zip(messages, expected, strict=True):
             self.assertRegex(message, words)
-        self.assertTrue(self.there("b.ended") and self.there("c.ended"))
-
-    @absltest.skipUnless(hasattr(os, "sched_setaffinity"), "Linux only.")
-    def test_process_has_its_slot_and_a_group_and_no_hosts(self):
-        core = min(os.sched_getaffinity(0))
-        slot = slots_lib.Slot({"SLOT": "y"}, (core,))
-        job = self.job("a", word="go")
-        # It waits: the cores are set right after the start.
-        threading.Timer(0.3, (self.folder / "go").touch).start()
-        with mock.patch.dict(os.environ, {"TF_CONFIG": "{}"}):
-            jobs.run([job], slots_lib.Slots((slot,), 1, 0), "Work")
-        self.assertEqual(self.log("a").read_text(), f"y None\nTrue [{core}]\n")
+        self.assertTrue(self.there("b.ended"))
 
 
 class SignalTest(JobsTestCase):
-    @parameterized.parameters(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    def test_signal_reaches_every_child_once_and_they_save(self, number):
+    @parameterized.parameters(
+        (signal.SIGINT, SAVES, 2),
+        (signal.SIGTERM, SAVES, 2),
+        (signal.SIGHUP, SAVES, 1),
+        (signal.SIGTERM, DEAF, 3),  # the third does not wait
+    )
+    def test_signal_reaches_the_child_once_and_it_saves(
+        self, number, code, times
+    ):
         # A shell may have had the tests ignore it.
         before = signal.signal(number, signal.default_int_handler)
         self.addCleanup(signal.signal, number, before)
-        queue = [self.job(name, SAVES) for name in "abc"]
 
         def send():
-            while not (self.there("a.begun") and self.there("b.begun")):
+            while not self.there("a.begun"):
                 time.sleep(0.01)
-            os.kill(os.getpid(), number)
-            time.sleep(0.1)
-            os.kill(os.getpid(), number)  # in a hurry
+            for _ in range(times):  # in a hurry
+                os.kill(os.getpid(), number)
+                time.sleep(0.1)
 
         sender = threading.Thread(target=send)
         sender.start()
         with signals.caught(), self.assertRaises(signals.Stopped) as caught:
-            jobs.run(queue, slots(2), "Work")
+            jobs.run([self.job("a", code), self.job("b")], None, "Work")
         sender.join()
         self.assertEqual(caught.exception.number, number)
-        for name in "ab":
-            text = (self.folder / f"{name}.signals").read_text()
+        self.assertEqual(self.there("a.saved"), code is SAVES)
+        if code is SAVES:
+            text = (self.folder / "a.signals").read_text()
             self.assertEqual(text.split(), [str(signal.SIGTERM)])
-            self.assertTrue(self.there(f"{name}.saved"))
-        self.assertFalse(self.there("c.begun"))
+        self.assertFalse(self.there("b.begun"))
 
     @parameterized.parameters(
         "sys.exit(143)", "signal.raise_signal(signal.SIGTERM)"
     )
-    def test_signal_to_one_child_stops_them_all(self, end):
-        stops = f"import signal, sys\n{WAITS}\n{end}"
-        queue = [
-            self.job("a", stops, "b.begun"),
-            self.job("b", SAVES),
-            self.job("c"),
-        ]
+    def test_signal_to_the_child_stops_them_all(self, end):
+        stops = f"import signal, sys\n{end}"
         with (
             self.assertLogs("relpos_tf", "WARNING") as logs,
             self.assertRaises(signals.Stopped) as caught,
         ):
-            jobs.run(queue, slots(2), "Work")
+            jobs.run([self.job("a", stops), self.job("b")], None, "Work")
         self.assertEqual(caught.exception.number, signal.SIGTERM)
         self.assertIn("Work of a was stopped by SIGTERM", logs.output[0])
-        self.assertTrue(self.there("b.saved"))
-        self.assertFalse(self.there("c.begun"))
+        self.assertFalse(self.there("b.begun"))
 
-    @parameterized.parameters(
-        # A third signal does not wait for a process that does not end.
-        (SAVES, contextlib.nullcontext(), 0),
-        (SAVES.replace("SIGTERM, stop", "SIGTERM, signal.SIG_IGN"), THIRD, -9),
-    )
-    def test_our_own_end_leaves_no_process(self, code, further, expected):
+    def test_no_process_is_left_by_a_bug_or_a_signal_during_its_start(self):
         started, start = [], subprocess.Popen
 
         def popen(*args, **kwargs):
             started.append(start(*args, **kwargs))
+            if len(started) == 2:
+                signal.raise_signal(signal.SIGTERM)
             return started[-1]
 
         def watch():
             if self.there("a.begun"):
                 raise ValueError("a bug")
 
-        with (
-            mock.patch.object(subprocess, "Popen", popen),
-            further,
-            self.assertRaises((ValueError, KeyboardInterrupt)),
-        ):
-            jobs.run([self.job("a", code)], slots(1), "Work", watch=watch)
-        self.assertEqual(started[0].wait(9), expected)
-        self.assertEqual(self.there("a.saved"), not expected)
+        with mock.patch.object(subprocess, "Popen", popen):
+            for name, error in (("a", ValueError), ("b", signals.Stopped)):
+                with signals.caught(), self.assertRaises(error):
+                    jobs.run([self.job(name, SAVES)], watch, "Work")
+        for process in started:
+            self.assertIsNotNone(process.returncode)
+        self.assertTrue(self.there("a.saved"))

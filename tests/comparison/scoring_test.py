@@ -10,7 +10,6 @@ from relpos_tf.comparison import collection
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import scoring
-from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.problems import test_sets
@@ -45,7 +44,7 @@ class ScoresTestCase(folders.TestCase):
             0,
             [self.open_set(), *further],
             self.folder / "out",
-            slots_lib.divide(1),
+            None,
         )
 
     def score(self, further=()):

@@ -74,6 +74,6 @@ class TuningTest(parameterized.TestCase):
             patch = mock.patch.object(module, name, return_value=value)
             self.enter_context(patch)
         (found,) = tuning.score(
-            [one.run], [one.variant], 1, "data", folder, None, asked
+            [one.run], [one.variant], 1, "data", folder, asked
         )
         self.assertAlmostEqual(found.bleu, expected)
