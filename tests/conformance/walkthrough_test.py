@@ -24,6 +24,7 @@ SCRIPTS = tuple(
     for folder in ("benchmarks", "examples", "tools")
     for path in sorted((ROOT / folder).rglob("*.py"))
 )
+WALKTHROUGH = ROOT / "docs" / "walkthrough.md"
 FOLDERS = (
     "benchmarks",
     "docs",
@@ -187,8 +188,23 @@ class DocumentsTest(parameterized.TestCase):
                 ]
                 self.assertIn(heading, anchors)
 
+    def test_walkthrough_names_what_to_read_in_every_file(self):
+        text = WALKTHROUGH.read_text(encoding="utf-8")
+        named = [s.split(".") for s in SPAN.findall(text)]
+        unnamed = []
+        for path in sorted((ROOT / "relpos_tf").rglob("*.py")):
+            own = ast.parse(path.read_text(encoding="utf-8")).body
+            classes = {x.name for x in own if isinstance(x, ast.ClassDef)}
+            if path.name != "__init__.py" and not any(
+                first in classes or (first == path.stem and rest)
+                for first, *rest in named
+                if rest != ["py"]
+            ):
+                unnamed.append(path.name)
+        self.assertEmpty(unnamed)
+
     def test_picture_of_the_compact_form_is_right(self):
-        text = (ROOT / "docs" / "walkthrough.md").read_text(encoding="utf-8")
+        text = WALKTHROUGH.read_text(encoding="utf-8")
         first, second = re.findall(
             r"^ +key .*\n((?:    (?:query|     ) [0-4] .*\n){5})", text, re.M
         )
