@@ -36,7 +36,8 @@ command.define_problem_flags(FLAGS, "translate_ende_phrases")
 FLAGS.define_strings(
     output_dir="The run's directory. Default: runs/PROBLEM-HPARAMS_SET.",
     hparams="Changes to the set: name=value,name=value.",
-    warm_start_from="A run or a checkpoint that the first weights are from.",
+    warm_start_from="A run or a checkpoint whose weights a new run starts "
+    "from.",
 )
 FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
@@ -50,8 +51,8 @@ FLAGS.define_bools(
     check_env="Print versions and devices, and test each device.",
 )
 FLAGS.define_integers(
-    train_steps="Number of updates, with those before a stop. 0: as the set "
-    "says.",
+    train_steps="Total number of updates, including those before an "
+    "interruption. 0: the set's train_steps.",
     save_checkpoints_secs="Also save a checkpoint every N seconds. 0: never.",
     eval_early_stopping_steps="Stop after this number of steps without an "
     "improvement. 0: never.",
@@ -70,8 +71,8 @@ command.define_eval_frequency(FLAGS)
 FLAGS.define_integer(
     "keep_checkpoint_max",
     20,
-    "Number of checkpoints to keep, besides the one with the best BLEU. More "
-    "are kept if average_checkpoints is larger.",
+    "Number of checkpoints to keep, besides the one with the best BLEU; at "
+    "least average_checkpoints.",
     lower_bound=1,
 )
 FLAGS.define_integer(
@@ -90,7 +91,7 @@ FLAGS.define_enum(
     "schedule",
     "continuous_train_and_eval",
     ["continuous_train_and_eval", "train", "evaluate"],
-    "Train and evaluate, train only, or score what --output_dir stands for.",
+    "Train and evaluate, train only, or score the result of --output_dir.",
 )
 FLAGS.define_enum(
     "eval_early_stopping_metric",
@@ -107,7 +108,8 @@ FLAGS.define_float(
 FLAGS.define_bool(
     "eval_early_stopping_metric_minimize",
     None,
-    "Whether less is better. Default: for the loss only.",
+    "Whether a lower value is better. Default: true for the loss, false for "
+    "the other metrics.",
 )
 FLAGS.define_integer(
     "num_logical_cpus",
@@ -157,7 +159,7 @@ def main() -> int | None:
 
 def train(problem, hparams, output_dir: str) -> None:
     """Trains, averages and scores; or only scores, with --schedule=evaluate."""
-    with signals.held():  # Half an import ends in strange errors.
+    with signals.held():  # An interrupted import leads to strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
         from relpos_tf.models import checkpoints
         from relpos_tf.training import devices
@@ -179,7 +181,7 @@ def train(problem, hparams, output_dir: str) -> None:
     run_setup.check_same_start(hosts, FLAGS.flag_values_dict(), hparams)
     start = FLAGS.warm_start_from
     if run_dir.RunDir(output_dir).is_trained():
-        start = output_dir  # It needs the run that it started from no more.
+        start = output_dir  # The run that it started from is no longer needed.
     elif start:
         checkpoints.resolve(start)  # raises if there is none
     problem = run_setup.with_tokenizer_of(problem, FLAGS.data_dir, start)

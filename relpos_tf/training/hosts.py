@@ -5,7 +5,7 @@ when to save, when to stop, and where to resume. One of them, the chief, writes
 the run's directory; the others read it.
 
 All methods but `explain_failures` are collective: every host calls them, in
-the same order. With one host they return at once.
+the same order. With one host they return immediately.
 """
 
 import contextlib
@@ -170,7 +170,7 @@ class Hosts:
             raise errors.UserError(
                 f"The connection is lost: {name} has ended or cannot be "
                 "reached. See its messages, then run the same command on all "
-                "hosts again: the run goes on from its last checkpoint."
+                "hosts again: the run resumes from its last checkpoint."
             ) from error
 
     def _sum(self, values: Iterable[int]) -> list[int]:

@@ -60,7 +60,7 @@ def check_same_start(
 def with_tokenizer_of(
     problem: problem_lib.Problem, data_dir: str, start: str
 ) -> problem_lib.Problem:
-    """Returns the problem with the tokenizer of weights to go on with.
+    """Returns the problem with the tokenizer of the weights it starts from.
 
     Embeddings fit no other tokenizer.
 
@@ -161,7 +161,7 @@ def open_run(
         The directory, and the hparams with the tokenizer's vocabulary size.
 
     Raises:
-        UserError: the run has another architecture, tokenizer or training
+        UserError: the run has a different architecture, tokenizer or training
             data; no training pair is short enough; evaluations would have
             more beams than pieces; the tokenizer allows no augmentation; or a
             host does not see the directory.
@@ -197,7 +197,7 @@ def open_trained_run(
         with the run's moving averages, which are scored if it has any.
 
     Raises:
-        UserError: the run has another architecture, tokenizer or training
+        UserError: the run has a different architecture, tokenizer or training
             data, or evaluations would have more beams than pieces.
     """
     run = run_dir.RunDir(output_dir)
@@ -288,7 +288,7 @@ def _check_same_run(run, hparams, problem, data_dir, flags):
         flags: the new values by name, or none.
 
     Raises:
-        UserError: another architecture or tokenizer; or other training data,
+        UserError: a different architecture, tokenizer or training data,
             in which the position of the last batch has no meaning.
     """
     warnings = run_dir.check_same_architecture(run.read_hparams(), hparams)

@@ -130,7 +130,7 @@ class Trainer:
                 self.run.truncate(self.step)
                 self._protect()
                 if self.config.evaluate:
-                    _ = self._evaluation_data  # It raises at the start.
+                    _ = self._evaluation_data  # Errors are raised now.
             is_over = self._has_ended()
             reader = run_setup.reader_of(
                 self._problem, self._data_dir, self.hparams, self.config
@@ -319,7 +319,7 @@ class Trainer:
         return errors.UserError(
             f"{reason} Lower learning_rate_constant, raise "
             "learning_rate_warmup_steps, set clip_grad_norm or look for "
-            "unusual text in the data, and run again: the run goes on from its "
+            "unusual text in the data, and run again: the run resumes from its "
             "last checkpoint, if there is one."
         )
 
@@ -609,7 +609,7 @@ class TrainingState:
             )
             self.manager.restore(path)
         if step:
-            _log.info("Going on from %s.", path)
+            _log.info("Resuming from %s.", path)
         elif warm_start_from:
             path = checkpoints.resolve(warm_start_from)
             checkpoints.restore_model(path, self._groups["model"])
@@ -621,7 +621,7 @@ class TrainingState:
             checkpoints.restore_model(path, averages)
 
     def follow(self, plan: int) -> None:
-        """Begins the next epoch if the position is one of another plan.
+        """Begins the next epoch if the position is one of a different plan.
 
         Args:
             plan: int. The `plan.Plan.fingerprint` of the batches to come.
@@ -630,7 +630,7 @@ class TrainingState:
             epoch = int(self.epoch.assign_add(1).numpy())
             self.position.assign(0)
             _log.warning(
-                "The training pairs come in another order than before: the "
+                "The training pairs come in a different order than before: the "
                 "rest of epoch %d is left out, and the next epoch begins.",
                 epoch,
             )
@@ -674,7 +674,7 @@ class TrainingState:
                 f"{broken[0]} and {len(broken) - 1} more variables are NaN or "
                 f"infinite at step {self.step}, and are not saved. Lower "
                 "learning_rate_constant or raise learning_rate_warmup_steps, "
-                "and run again: the run goes on from its last checkpoint."
+                "and run again: the run resumes from its last checkpoint."
             )
         self.unreported.assign(unreported)
         epoch, position = self.place(batch)

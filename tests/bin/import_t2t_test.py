@@ -148,4 +148,4 @@ class ImportT2tTest(folders.TestCase):
         self.assertEqual(tokens.pieces(), VOCAB)
         code, _, err = calls.execute(trainer.main, *arguments)
         self.assertEqual(code, 0, err)
-        self.assertIn("Going on from", err)
+        self.assertIn("Resuming from", err)

@@ -96,7 +96,7 @@ class HostsTest(folders.TestCase):
         shutil.copytree(run, copy)
         before = folders.checksums(copy)
         hosts = [self.start(0, "run", 6), self.start(1, "copy", 6)]
-        self.assertIn("Going on from", self.finish(hosts[0], 0))
+        self.assertIn("Resuming from", self.finish(hosts[0], 0))
         error = self.finish(hosts[1], 0)
         self.assertEqual(
             error,

@@ -63,7 +63,7 @@ class HostsTest(absltest.TestCase):
             str(caught.exception),
             "The connection is lost: host 1 (two:2) has ended or cannot be "
             "reached. See its messages, then run the same command on all "
-            "hosts again: the run goes on from its last checkpoint.",
+            "hosts again: the run resumes from its last checkpoint.",
         )
 
     def test_signals_are_held(self):

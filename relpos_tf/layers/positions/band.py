@@ -114,8 +114,8 @@ def add_to_logits(
     table = _of_all_heads(table)
     if table.shape[-2] == 1:  # one vector for all keys
         return logits + multiply(q, table, transpose=True)
-    # Not of the logits: what reads their shape may keep them from being
-    # changed in place.
+    # The band is computed from q: an operation that reads the shape of the
+    # logits may prevent TensorFlow from changing them in place.
     band = _band_of(q, left, table.shape[-2] - 1 - left, pairs)
 
     @tf.custom_gradient

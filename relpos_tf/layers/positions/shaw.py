@@ -361,7 +361,8 @@ def _is_compact(implementation, pairs):
 @tf.custom_gradient
 def _without_gradient(table):
     """Returns a table of one row; on the keys, its gradient is exactly 0."""
-    # It changes no softmax. A computed gradient would consist of rounding
+    # One vector adds the same number to all logits of a query, which leaves
+    # the softmax as it is. A computed gradient would consist of rounding
     # errors, from which Adam would make whole steps.
     return tf.identity(table), tf.zeros_like
 
