@@ -8,6 +8,7 @@ Where to begin:
     relpos_tf.RelativeMultiHeadAttention       attention for any Keras model
     relpos_tf.TransformerAttention             attention of the Transformer
     relpos_tf.relative_attention               the paper's attention, a function
+    relpos_tf.relative_attention_inner         its product with vectors of pairs
     relpos_tf.RelationAttention                attention over labelled graphs
     relpos_tf.layers                           all layers and schemes, for Keras
 
@@ -40,6 +41,7 @@ _LAZY = {
     "Translator": ("decoding.translator", ("sentencepiece",)),
     "load_model": ("decoding.loading", ("tensorflow", "sentencepiece")),
     "relative_attention": ("layers", ("tensorflow", "keras")),
+    "relative_attention_inner": ("layers", ("tensorflow", "keras")),
 }
 __all__ = [*_LAZY]
 

@@ -29,7 +29,11 @@ _NAMES = {
         "LearnedPositions",
     ),
     "positions.scheme": ("Scheme",),
-    "positions.shaw": ("Shaw", "relative_attention"),
+    "positions.shaw": (
+        "Shaw",
+        "relative_attention",
+        "relative_attention_inner",
+    ),
     "positions.bucketed": ("Bucketed",),
     "positions.alibi": ("Alibi",),
     "positions.rotary": ("Rotary",),

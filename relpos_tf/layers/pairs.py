@@ -5,6 +5,7 @@ head.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
@@ -28,8 +29,18 @@ class Pairs:
     start: int | tf.Tensor | None = None  # None: the queries are the last keys
     may_attend: tf.Tensor | None = None  # bool, broadcasts to [B, H, Q, K]
     causal: bool = False  # whether later keys are forbidden
-    # What one hook has computed of the pairs for others, in the same graph.
-    computed: dict = dataclasses.field(default_factory=dict, init=False)
+    _known: dict = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def once(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """Returns the result of the first `compute` with this key.
+
+        A layer makes new pairs in each call, so a result stays in its graph.
+        """
+        if key not in self._known:
+            self._known[key] = compute()
+        return self._known[key]
 
     @property
     def only_causal(self) -> bool:

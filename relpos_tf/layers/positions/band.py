@@ -65,10 +65,10 @@ class Band(NamedTuple):
 
 def _band_of(x, left, right, pairs):
     """Returns the `Band` for `x` `[B, H, ..]`; not both distances are 0."""
-    key = left, right, x.dtype
-    if key not in pairs.computed:
-        pairs.computed[key] = _compute_band(x, left, right, pairs)
-    return pairs.computed[key]
+    return pairs.once(
+        ("band", left, right, x.dtype),
+        lambda: _compute_band(x, left, right, pairs),
+    )
 
 
 def _compute_band(x, left, right, pairs):

@@ -179,7 +179,7 @@ def relative_position_ids(
 
 
 def relative_attention_inner(
-    x: tf.Tensor, y: tf.Tensor, z: tf.Tensor, transpose: bool
+    x: tf.Tensor, y: tf.Tensor | None, z: tf.Tensor, transpose: bool
 ) -> tf.Tensor:
     """Multiplies `x` with `y`, and with vectors `z` of pairs (section 3.3).
 
@@ -189,25 +189,22 @@ def relative_attention_inner(
 
     Args:
         x: `[B, H, Q, K]` weights, or `[B, H, Q, D]` queries.
-        y: `[B, H, K, D]` values or keys.
+        y: `[B, H, K, D]` values or keys; None: only the product with `z`.
         z: `[Q, K, D]` or `[H, Q, K, D]` vectors of the pairs.
         transpose: bool. True for queries, whose last axis is D.
     """
-    return tf.matmul(x, y, transpose_b=transpose) + _by_pair(x, z, transpose)
-
-
-def _by_pair(x, z, transpose):
-    """Returns the product of `x` and `z` of `relative_attention_inner`."""
     if z.shape.rank == 4:
-        x_by_position = tf.transpose(x, [1, 2, 0, 3])  # [H, Q, B, D or K]
-        xz = tf.matmul(x_by_position, z, transpose_b=transpose)
-        return tf.transpose(xz, [2, 0, 1, 3])  # [B, H, Q, K or D]
-    batch, heads, queries, width = tf.unstack(tf.shape(x))
-    by_position = tf.transpose(x, [2, 0, 1, 3])  # [Q, B, H, D or K]
-    by_position = tf.reshape(by_position, [queries, batch * heads, width])
-    xz = tf.matmul(by_position, z, transpose_b=transpose)  # [Q, B*H, ...]
-    xz = tf.reshape(xz, [queries, batch, heads, tf.shape(xz)[-1]])
-    return tf.transpose(xz, [1, 2, 0, 3])  # [B, H, Q, K or D]
+        by_position = tf.transpose(x, [1, 2, 0, 3])  # [H, Q, B, D or K]
+        xz = tf.matmul(by_position, z, transpose_b=transpose)
+        xz = tf.transpose(xz, [2, 0, 1, 3])  # [B, H, Q, K or D]
+    else:
+        batch, heads, queries, width = tf.unstack(tf.shape(x))
+        by_position = tf.transpose(x, [2, 0, 1, 3])  # [Q, B, H, D or K]
+        by_position = tf.reshape(by_position, [queries, batch * heads, width])
+        xz = tf.matmul(by_position, z, transpose_b=transpose)  # [Q, B*H, ...]
+        xz = tf.reshape(xz, [queries, batch, heads, tf.shape(xz)[-1]])
+        xz = tf.transpose(xz, [1, 2, 0, 3])  # [B, H, Q, K or D]
+    return xz if y is None else tf.matmul(x, y, transpose_b=transpose) + xz
 
 
 def relative_attention(
@@ -287,7 +284,8 @@ def _add_to_logits(logits, q, table, pairs, implementation, left):
         table = _without_gradient(table)
     if _is_compact(implementation, pairs):
         return band.add_to_logits(logits, q, table, pairs, left)
-    return logits + _by_pair(q, _pair_vectors(table, pairs, left), True)
+    vectors = _pair_vectors(table, pairs, left)
+    return logits + relative_attention_inner(q, None, vectors, True)
 
 
 def _weighted_vectors(weights, table, pairs, implementation, left, sums_to_one):
@@ -295,7 +293,8 @@ def _weighted_vectors(weights, table, pairs, implementation, left, sums_to_one):
     table = _rows_in_use(table, pairs, left)
     if _is_compact(implementation, pairs):
         return band.weighted_vectors(weights, table, pairs, sums_to_one, left)
-    return weights, _by_pair(weights, _pair_vectors(table, pairs, left), False)
+    vectors = _pair_vectors(table, pairs, left)
+    return weights, relative_attention_inner(weights, None, vectors, False)
 
 
 def _pair_vectors(table, pairs, left):
