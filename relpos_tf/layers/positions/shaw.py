@@ -38,6 +38,7 @@ from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import band
 from relpos_tf.layers.positions import scheme
+from relpos_tf.utils import graphs
 
 IMPLEMENTATIONS = ("auto", "reshape", "compact")
 _EXACT = "exact"  # "reshape", also for what is not within a softmax
@@ -232,7 +233,8 @@ def relative_attention(
         bias: None or a float tensor that broadcasts to `[B, H, Q, K]`.
         implementation: "reshape" looks up `[Q, K, D]` vectors; "compact" adds
             to diagonals (`band`); "auto" is "reshape" for a single query, else
-            "compact". Queries that may have no key always use "reshape".
+            "compact". Queries that may have no key, and programs of XLA,
+            always use "reshape".
         query_start: int or scalar tensor: the position of the first query. By
             default the queries are the last keys. In a graph of unknown
             lengths, it promises that each has a key.
@@ -300,12 +302,17 @@ def _weighted_vectors(weights, table, pairs, implementation, left, sums_to_one):
 def _pair_vectors(table, pairs, left):
     """Returns the vectors a of all pairs: `[Q, K, D]` or `[H, Q, K, D]`."""
     rows = table.shape[-2]
-    right = rows - 1 - left
-    ids = tf.clip_by_value(pairs.distances(), -left, right) + left  # [Q, K]
+
+    def one_hot():
+        ids = tf.clip_by_value(pairs.distances(), -left, rows - 1 - left) + left
+        return tf.one_hot(tf.reshape(ids, [-1]), rows, dtype=table.dtype)
+
     # A product with one-hot rows, because the gradient of tf.gather is an
     # IndexedSlices whose duplicate rows Keras' Adam does not sum.
-    one_hot = tf.one_hot(ids, rows, dtype=table.dtype)  # [Q, K, R]
-    return tf.matmul(one_hot, table[..., tf.newaxis, :, :])
+    chosen = pairs.once(("one_hot", left, rows, table.dtype), one_hot)
+    vectors = tf.matmul(chosen, table)  # [Q*K, D] or [H, Q*K, D]
+    sizes = [*table.shape[:-2], pairs.queries, pairs.keys, table.shape[-1]]
+    return tf.reshape(vectors, sizes)
 
 
 def tables_of(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
@@ -346,7 +353,8 @@ def _is_compact(implementation, pairs):
     )
     if implementation in ("reshape", _EXACT) or 0 in (queries, keys):
         return False
-    if implementation == "auto" and queries == 1:
+    # XLA would unroll the diagonals, each to a choice for all pairs.
+    if graphs.are_for_xla() or (implementation == "auto" and queries == 1):
         return False
     is_known = None not in (queries, keys)
     if pairs.start is None:  # the queries are the last keys

@@ -391,3 +391,24 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         # The other form shows that the probe sees them.
         is_large = most >= length * length * depth
         self.assertEqual(is_large, form == "reshape")
+
+    @parameterized.parameters("compact", "auto", "reshape")
+    def test_a_program_of_xla_has_no_diagonals(self, form):
+        arrays = [testing.normal(i, 2, 3, 7, 5) for i in range(3)]
+        arrays += [testing.normal(i, 5, 5) for i in (3, 4)]
+
+        def attend(*tensors):
+            return shaw.relative_attention(*tensors, implementation=form)[0]
+
+        compiled = graphs.function(attend, jit_compile=True)
+        expected = oracles.shaw_attention(*arrays)[0]
+        self.assertAllClose(compiled(*arrays), expected, 1e-12, 1e-12)
+
+        def kinds(function):
+            graph = function.get_concrete_function(*arrays).graph
+            return {one.type for one in graph.get_operations()}
+
+        self.assertNotIn("MatrixSetDiagV3", kinds(compiled))
+        # The other kind of graph shows that the probe sees them.
+        is_compact = "MatrixSetDiagV3" in kinds(graphs.function(attend))
+        self.assertEqual(is_compact, form != "reshape")
