@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from relpos_tf import hparam
 from relpos_tf.training import schedules
+from relpos_tf.utils import graphs
 from relpos_tf.utils import signals
 
 
@@ -62,14 +63,19 @@ class MovingAverage:
         """
         if not self.variables:
             return
+        self._over_replicas(
+            lambda weight, average: average.assign(
+                self.moved(average, weight, number)
+            )
+        )
+
+    def moved(
+        self, average: tf.Tensor, weight: tf.Tensor, number: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns an average after update `number`, to a weight."""
         # 1 - d, without the loss of digits of that difference.
         rate = tf.maximum(1 - self._decay, 9.0 / (10.0 + number))
-        self._over_replicas(
-            lambda weight, average, rate: average.assign_add(
-                rate * (weight - average)
-            ),
-            rate,
-        )
+        return average + rate * (weight - average)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
@@ -188,6 +194,59 @@ class Adam:
         Returns:
             A bool scalar: whether the update was made.
         """
+        is_made, gradients, scalars = self._prepared(gradients, allowed)
+        context = tf.distribute.get_replica_context()
+        return context.merge_call(
+            self._update_if, args=(is_made, gradients, scalars)
+        )
+
+    def compiled(self) -> Callable[[list[tf.Tensor], tf.Tensor], tf.Tensor]:
+        """Returns `apply` as one program of XLA, for each replica.
+
+        On a GPU, the kernels of hundreds of variables would take longer to
+        launch than to run, and a branch would wait for the host.
+        """
+        return graphs.function(self._apply_without_branch, jit_compile=True)
+
+    def _apply_without_branch(self, gradients, allowed=True):
+        """Writes the new values to this replica's variables, or the old."""
+        is_made, gradients, scalars = self._prepared(gradients, allowed)
+        rate = scalars["lr"] * tf.sqrt(1 - scalars["beta2_power"])
+        rate /= 1 - scalars["beta1_power"]
+
+        def read(variable):
+            kind = variable.dtype
+            return tf.raw_ops.ReadVariableOp(
+                resource=variable.handle, dtype=kind
+            )
+
+        def write(variable, old, new):
+            tf.raw_ops.AssignVariableOp(
+                resource=variable.handle, value=tf.where(is_made, new, old)
+            )
+
+        number = read(self.step)
+        write(self.step, number, number + 1)
+        for (name, variable), gradient in zip(
+            self.variables.items(), gradients, strict=True
+        ):
+            slots = self._means[name], self._squares[name]
+            weight, mean, square = map(read, (variable, *slots))
+            new_mean = mean + (1 - self._beta1) * (gradient - mean)
+            new_square = square + (1 - self._beta2) * (gradient**2 - square)
+            root = tf.sqrt(new_square) + self._hparams.optimizer_adam_epsilon
+            new = self._decayed(weight, scalars["lr"]) - rate * new_mean / root
+            write(variable, weight, new)
+            write(slots[0], mean, new_mean)
+            write(slots[1], square, new_square)
+            if average := self.averages.variables.get(name):
+                old = read(average)
+                updates = tf.cast(number, tf.float32) + 1.0
+                write(average, old, self.averages.moved(old, new, updates))
+        return is_made
+
+    def _prepared(self, gradients, allowed):
+        """Returns whether to update, clipped gradients, and the scalars."""
         norm = tf.linalg.global_norm(gradients)
         is_made = tf.logical_and(allowed, tf.math.is_finite(norm))
         if limit := self._hparams.clip_grad_norm:
@@ -200,10 +259,7 @@ class Adam:
             "beta1_power": tf.pow(self._beta1, number),
             "beta2_power": tf.pow(self._beta2, number),
         }
-        context = tf.distribute.get_replica_context()
-        return context.merge_call(
-            self._update_if, args=(is_made, list(gradients), scalars)
-        )
+        return is_made, list(gradients), scalars
 
     def _update_if(self, strategy, is_made, gradients, scalars):
         """Updates every replica, or none.
@@ -233,11 +289,18 @@ class Adam:
         self.averages.update(tf.cast(self.step, tf.float32))
         return tf.constant(True)
 
-    def _update_one(self, variable, mean, square, gradient, **scalars):
+    def _decayed(self, weight, rate):
+        """Returns a weight less its decay, at a learning rate."""
         decay = self._hparams.weight_decay
-        if decay and len(variable.shape) > 1:
-            # Adam's step does not depend on the weight, so it may come second.
-            variable.assign_sub(scalars["lr"] * decay * variable)
+        if not decay or len(weight.shape) < 2:
+            return weight
+        return weight - rate * decay * weight
+
+    def _update_one(self, variable, mean, square, gradient, **scalars):
+        # Adam's step does not depend on the weight, so it may come second.
+        decayed = self._decayed(variable, scalars["lr"])
+        if decayed is not variable:
+            variable.assign(decayed)
         return tf.raw_ops.ResourceApplyAdam(
             var=variable.handle,
             m=mean.handle,

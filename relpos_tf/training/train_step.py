@@ -49,9 +49,9 @@ def compile_step(
             signature: it is traced once.
         random_seed: int. Dropout masks are a function of this seed, the step,
             the replica and the batch's number in the update.
-        jit_compile: bool. Whether XLA compiles the gradients, for each
-            replica; every new shape then costs seconds. For GPUs: on CPUs a
-            step takes longer.
+        jit_compile: bool. Whether XLA compiles the gradients and the update,
+            for each replica; every new shape then costs seconds. For GPUs: on
+            CPUs a step takes longer.
         accumulate_steps: int. Batches of an update, for each replica; 0 and 1
             are one. More batches take the memory of one, and of a copy of the
             weights for the sum of their gradients.
@@ -63,17 +63,21 @@ def compile_step(
         `source_tokens`; and `is_made`, a bool scalar: whether the update was
         made.
     """
-    gradients = _gradient_function(model)
+    gradients, apply = _gradient_function(model), optimizer.apply
     if jit_compile:
+        apply = optimizer.compiled()
         # Not the whole step: XLA refuses variables of another device. Under a
         # strategy a function is traced for each device, and each trace reads
         # the weights of its own replica.
         gradients = graphs.function(gradients, jit_compile=True)
     kind = _AccumulatingStep if accumulate_steps > 1 else _single_step
-    return kind(strategy, optimizer, gradients, element_spec, random_seed)
+    parts = gradients, optimizer, apply
+    return kind(strategy, *parts, element_spec, random_seed)
 
 
-def _single_step(strategy, optimizer, gradients, element_spec, random_seed):
+def _single_step(
+    strategy, gradients, optimizer, apply, element_spec, random_seed
+):
     """Returns the function that makes an update of one batch."""
 
     def replica_step(batch):
@@ -84,7 +88,7 @@ def _single_step(strategy, optimizer, gradients, element_spec, random_seed):
             batch, tokens, _seed(random_seed, optimizer.step)
         )
         *summed, loss = context.all_reduce("SUM", [*own_gradients, total])
-        is_made = optimizer.apply(summed, tf.math.is_finite(loss))
+        is_made = apply(summed, tf.math.is_finite(loss))
         return {"loss": total, **own}, is_made
 
     def step(batch):
@@ -103,17 +107,19 @@ class _AccumulatingStep:
 
     Args:
         strategy: `tf.distribute.Strategy`.
-        optimizer: `optimizers.Adam`.
         gradients: the function that `_gradient_function` returns.
+        optimizer: `optimizers.Adam`.
+        apply: its `apply`, or `compiled()`.
         element_spec: the distributed dataset's.
         random_seed: int.
     """
 
     def __init__(
-        self, strategy, optimizer, gradients, element_spec, random_seed
+        self, strategy, gradients, optimizer, apply, element_spec, random_seed
     ):
         self._strategy = strategy
         self._optimizer = optimizer
+        self._apply = apply
         self._gradients = gradients
         self._random_seed = random_seed
         with strategy.scope():
@@ -176,7 +182,7 @@ class _AccumulatingStep:
             + [own["loss"], own["target_tokens"]],
         )
         tokens = tf.maximum(tokens, 1.0)
-        is_made = self._optimizer.apply(
+        is_made = self._apply(
             [gradient / tokens for gradient in summed], tf.math.is_finite(loss)
         )
         return own, is_made

@@ -35,12 +35,12 @@ def adam(weights, gradients, decay, limit):
 
 
 class AdamTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(
-        np.inf,
-        -np.inf,
-        1e20,  # finite, but its square is infinite in float32
+    @parameterized.product(
+        # The last one is finite, but its square is infinite in float32.
+        value=(np.inf, -np.inf, 1e20),
+        is_compiled=(False, True),
     )
-    def test_a_bad_gradient_changes_nothing(self, value):
+    def test_a_bad_gradient_changes_nothing(self, value, is_compiled):
         for clip_norm in (0.0, 1.0):
             first, other = tf.Variable([1.0, 7.0]), tf.Variable([0.5, -0.0])
             optimizer = optimizers.Adam(
@@ -48,18 +48,22 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
                 {"w": first, "b": other},
                 lambda step: 0.1,
             )
+            apply = optimizer.compiled() if is_compiled else optimizer.apply
             good = [tf.constant([2.0, -5.0]), tf.constant([3.0, -0.0])]
-            self.assertTrue(optimizer.apply(good))
+            self.assertTrue(apply(good))
             variables = [first, other, *optimizer.state.values()]
             before = [v.numpy().tobytes() for v in variables]
             bad = [good[0], tf.constant([3.0, value])]
-            self.assertFalse(optimizer.apply(bad, tf.constant(True)))
+            self.assertFalse(apply(bad, tf.constant(True)))
             self.assertEqual([v.numpy().tobytes() for v in variables], before)
-            self.assertTrue(optimizer.apply(good, tf.constant(True)))
+            self.assertTrue(apply(good, tf.constant(True)))
             self.assertEqual(int(optimizer.step), 2)
 
-    @parameterized.parameters((0.0, 0.0), (2.0, 0.3))
-    def test_updates_are_those_of_the_definition(self, clip, decay):
+    @parameterized.product(
+        limits=((0.0, 0.0), (2.0, 0.3)), is_compiled=(False, True)
+    )
+    def test_updates_are_those_of_the_definition(self, limits, is_compiled):
+        clip, decay = limits
         random = np.random.default_rng(11)
         shapes = {"matrix": (2, 3), "table": (2, 3, 5), "scale": (7,)}
         start = {n: random.normal(size=s) for n, s in shapes.items()}
@@ -76,6 +80,8 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
             lambda step: tf.gather(RATES, step),
         )
         apply = graphs.function(optimizer.apply)
+        if is_compiled:
+            apply = optimizer.compiled()
         for update in gradients:
             tensors = [tf.constant(g, tf.float32) for g in update.values()]
             before = [v.numpy().tobytes() for v in variables.values()]
