@@ -62,7 +62,7 @@ def collect(
     warnings += _warnings_of_tuning(tuning, sets[0], folder)
     # Mistakes in files are found before minutes of translation.
     others = [outputs_lib.read(one, sets) for one in outputs]
-    results = scoring.score(runs, train_steps, sets, folder, None)
+    results = scoring.score(runs, train_steps, sets, folder)
     if missing := _missing(planned, [one.run for one in results]):
         warnings.insert(0, f"{_MISSING} {', '.join(missing)}.")
     report = content.make(

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from relpos_tf import registry
 from relpos_tf.comparison import jobs
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.comparison import slots as slots_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
@@ -49,7 +48,6 @@ def score(
     train_steps: int,
     sets: Sequence[test_sets.TestSet],
     folder: pathlib.Path,
-    slots: slots_lib.Slots,
 ) -> list[ModelResult]:
     """Scores models, unless that was done before.
 
@@ -59,7 +57,6 @@ def score(
         sets: The test sets; the first one also gets a loss.
         folder: Gets `scores/NAME.json`, and for other uses the translations
             as `translations/NAME.SET.txt`.
-        slots: Where models are scored.
 
     Returns:
         The results of the models that could be scored; failures are logged.
@@ -79,7 +76,7 @@ def score(
                 _log.info, "Translating with %s.", run.title
             )
             waiting.append(jobs.Job(run.title, arguments, log, begin))
-    jobs.run(waiting, slots, "Scoring")
+    jobs.run(waiting, None, "Scoring")
     return [
         ModelResult(run, one["checkpoint"], record["translations"], record)
         for run, one in requests.items()

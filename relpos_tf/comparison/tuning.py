@@ -62,7 +62,7 @@ def score(
     problem = collection.common_problem(runs)
     tokenize = metrics.tokenizer_of(problem["target_language"], tokenize)
     (dev,) = collection.open_test_sets(data_dir, problem, False)
-    results = scoring.score(runs, train_steps, [dev], folder / FOLDER, None)
+    results = scoring.score(runs, train_steps, [dev], folder / FOLDER)
     if len(results) < len(runs):
         raise errors.UserError(
             f"Expected scores of all {len(runs)} runs of the grid. Received: "

@@ -44,7 +44,6 @@ class ScoresTestCase(folders.TestCase):
             0,
             [self.open_set(), *further],
             self.folder / "out",
-            None,
         )
 
     def score(self, further=()):

@@ -19,7 +19,7 @@ from tests.serving import servers
 def query(*lines, n_best=1, attention=False, **options):
     how = decode_hparam.DecodeHParams(**options)
     sizes = tuple(-(-len(line) // 4) for line in lines)
-    return queries.Query(lines, how, "", n_best, attention, False, sizes)
+    return queries.Query(lines, how, "", n_best, attention, sizes=sizes)
 
 
 LONG, SHORT, MIDDLE = "l" * 900, "s" * 225, "m" * 60
