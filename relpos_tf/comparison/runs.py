@@ -16,6 +16,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
 from relpos_tf.problems import problem as problem_lib
+from relpos_tf.utils import files
 
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
