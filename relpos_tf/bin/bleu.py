@@ -16,13 +16,15 @@ import json
 
 from relpos_tf.bin import command
 from relpos_tf.bin import scores
+from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
 FLAGS.define_strings(
     translation="File of translations.",
-    reference="File of reference translations, a line for each line.",
+    reference="File of reference translations, a line for each line; or "
+    "several files, separated by commas.",
     test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
     "of --reference.",
     score_json="File to write the scores to, as one JSON object.",
@@ -44,12 +46,14 @@ def main() -> None:
     """Prints the scores."""
     command.check_outputs(FLAGS, ["score_json"], ["translation", "reference"])
     command.require(FLAGS, "translation")
-    if not FLAGS.test_set:
-        command.require(FLAGS, "reference")
-    reference = FLAGS.reference
+    translations = list(text.checked_lines(FLAGS.translation))
     if FLAGS.test_set:
         found = scores.sacrebleu_set_of(FLAGS.test_set, FLAGS.language_pair)
-        reference = found.reference_path
+        references = found.references
+    else:
+        command.require(FLAGS, "reference")
+        paths = FLAGS.reference.split(",")
+        references = test_sets.paired_lines(paths, len(translations))
     from relpos_tf.training import metrics  # imports sacreBLEU
 
     if FLAGS.tokenized_language:
@@ -58,12 +62,7 @@ def main() -> None:
     target = FLAGS.language_pair.partition("-")[2]
     language = FLAGS.tokenized_language or target
     tokenize = metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
-    found, lines = scores.score(
-        list(text.checked_lines(FLAGS.translation)),
-        list(text.checked_lines(reference)),
-        language,
-        tokenize,
-    )
+    found, lines = scores.score(translations, references, language, tokenize)
     if FLAGS.score_json:
         written = json.dumps(found, ensure_ascii=False)
         files.write(FLAGS.score_json, written + "\n")

@@ -521,7 +521,11 @@ def check_outputs(
     Raises:
         UsageError: a file cannot be written, or two flags name it.
     """
-    seen = {os.path.realpath(flag_values[name].value): name for name in inputs}
+    seen = {
+        os.path.realpath(path): name
+        for name in inputs
+        for path in flag_values[name].value.split(",")
+    }
     for name in outputs:
         if not (path := flag_values[name].value):
             continue

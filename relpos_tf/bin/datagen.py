@@ -53,7 +53,7 @@ def main():
     from relpos_tf.problems import cleaning
 
     log.info("%s", cleaning.table(manifest["cleaning"]))
-    for warning in problem.overlong_lines(FLAGS.data_dir):
+    for warning in problem.warnings(FLAGS.data_dir):
         log.warning("%s", warning)
     log.info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
 

@@ -42,6 +42,7 @@ from relpos_tf.bin import command
 from relpos_tf.bin import scores
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
+from relpos_tf.problems import test_sets
 from relpos_tf.training import reporting
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
@@ -64,11 +65,12 @@ FLAGS.define_strings(
     "the disk is full, the N finished lines are kept in "
     "DECODE_TO_FILE.first-N-lines. Lines are finished in groups of similar "
     "lengths: 1,024 at first, twice as many each time, 4,096 at most.",
-    decode_reference="Reference translations. Prints BLEU with its signature, "
-    "chrF and the share of exact matches: on standard output if the "
-    "translations go to a file, else on standard error. For languages that "
-    "Moses' tokenizer knows, also the lower-cased, tokenized BLEU of papers "
-    "on multimodal translation, which is higher.",
+    decode_reference="Reference translations; several files, separated by "
+    "commas, translate each line several times. Prints BLEU with its "
+    "signature, chrF, exact matches and, for languages that Moses' tokenizer "
+    "knows, the lower-cased, tokenized BLEU of papers on multimodal "
+    "translation, which is higher: on standard output if the translations go "
+    "to a file, else on standard error.",
     data_dir="Folder of prepared data, for --test_set. Default: the run's own.",
     score_json="With --decode_reference or --test_set: a JSON file for scores "
     "and settings.",
@@ -141,8 +143,10 @@ def main() -> None:
             sentences.package()
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
-    prefix = paired_lines("prefix_file", lines)
-    references = paired_lines("decode_reference", lines)
+    prefix, references = (
+        test_sets.paired_lines(given, len(lines)) if given != [""] else None
+        for given in ([FLAGS.prefix_file], FLAGS.decode_reference.split(","))
+    )
     if references:
         from relpos_tf.training import metrics  # imports sacreBLEU
 
@@ -222,27 +226,6 @@ def source_lines() -> Iterable[str] | None:
     return list(lines) if is_paired else lines
 
 
-def paired_lines(name: str, lines: Any) -> list[str] | None:
-    """Returns the lines of a file with one for each source line, or None.
-
-    Args:
-        name: str. The flag with the file, if it is given.
-        lines: list of the source lines.
-
-    Raises:
-        UserError: the file has more or fewer lines.
-    """
-    if not FLAGS[name].value:
-        return None
-    found = list(text.checked_lines(FLAGS[name].value))
-    if len(found) != len(lines):
-        raise errors.UserError(
-            f"--{name} must have one line for each of {len(lines)} source "
-            f"lines. Received: {FLAGS[name].value} with {len(found)}."
-        )
-    return found
-
-
 def open_test_sets(path: str | pathlib.Path) -> list:
     """Returns the sets that --test_set names, each once.
 
@@ -252,8 +235,6 @@ def open_test_sets(path: str | pathlib.Path) -> list:
     Raises:
         UserError: a set is unknown or not at hand.
     """
-    from relpos_tf.problems import test_sets
-
     found = {}
     for name in FLAGS.test_set:
         if test_sets.is_split(name):
@@ -271,8 +252,6 @@ def open_test_sets(path: str | pathlib.Path) -> list:
 
 def sets_of_run(name: str, path: str | pathlib.Path) -> list:
     """Returns the set of this name of the run's problem, or all of them."""
-    from relpos_tf.problems import test_sets
-
     run = run_dir.run_of(path)
     data_dir = FLAGS.data_dir or run.read_flags().get("data_dir", "data")
     problem = test_sets.problem_of(run)

@@ -69,7 +69,7 @@ def asked_tokenizer(flag_values: command.Flags, run: run_dir.RunDir) -> str:
 
 def score(
     translations: Sequence[str],
-    references: Sequence[str],
+    references: Sequence[Any],
     language: str,
     asked: str = "",
 ) -> tuple[dict[str, Any], str]:
@@ -77,7 +77,7 @@ def score(
 
     Args:
         translations: The translations.
-        references: One for each.
+        references: One for each, or a tuple of several.
         language: str. Code of their language, or "".
         asked: str. The tokenizer for BLEU, if not that of the language.
 

@@ -16,7 +16,6 @@ from relpos_tf.comparison import measures
 from relpos_tf.comparison import scoring
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
-from relpos_tf.utils import text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,13 +134,8 @@ def read(
                 f"Expected one of the test sets {', '.join(by_name)} for "
                 f"{path}. Received: {name}."
             )
-        lines = list(text.checked_lines(path))
-        if len(lines) != len(by_name[name].sources):
-            raise errors.UserError(
-                f"Expected {len(by_name[name].sources):,} lines in {path}, one "
-                f"for each line of {name}. Received: {len(lines):,}."
-            )
-        translations[name] = lines
+        number = len(by_name[name].sources)
+        translations[name] = test_sets.paired_lines([path], number)
     if sets[0].name not in translations:
         raise errors.UserError(
             f"Expected a file of {output.title} for {sets[0].name}, the first "

@@ -4,18 +4,27 @@ A corpus is one path, or one pattern of paths, on each side.
 """
 
 import glob
+import itertools
 import os
 import pathlib
+import re
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.problems import corpora as corpora_lib
 from relpos_tf.utils import files
+from relpos_tf.utils import languages
 from relpos_tf.utils import text
 
 # The pairs of files of a corpus.
 Pairs = list[tuple[str, str]]
+# A suffix: a language, perhaps with a script and a region. Other words that are
+# codes as well (of Sardinian, Odia and Cornish) name sides.
+_CODE = re.compile(r"\.(?!src|ori|cor)[a-z]{2,3}([-_]\w{2,4})*", re.I)
+# The signs of a pattern, as of `glob`.
+_SIGN = re.compile(r"\*+|\?|\[!?.[^]]*\]")
 
 
 class Sides(NamedTuple):
@@ -60,18 +69,20 @@ def corpora(sources: str, targets: str) -> list[Pairs]:
         targets: As many.
 
     Raises:
-        UserError: they are not as many, or a pattern fits no file.
+        UserError: they are not as many, or a pattern fits no file, or the two
+            patterns of a corpus fit other names.
     """
     listed = _as_many("--train_source", sources, "--train_target", targets)
     found = []
     for pair in zip(*listed, strict=True):
-        sides = [_matching(path) for path in pair]
-        if len(sides[0]) != len(sides[1]):
+        first, second = map(_matching, pair)
+        if lone := sorted(first.keys() ^ second.keys()):
             raise errors.UserError(
-                f"Expected as many files that fit {pair[0]} as fit {pair[1]}. "
-                f"Received: {len(sides[0])} and {len(sides[1])}."
+                f"Expected files of the same names that fit {pair[0]} and "
+                f"{pair[1]}. Received: {len(first)} and {len(second)} files, "
+                f"{(first | second)[lone[0]]} without its other side."
             )
-        found.append(list(zip(*sides, strict=True)))
+        found.append([(path, second[part]) for part, path in first.items()])
     return found
 
 
@@ -184,30 +195,60 @@ def test_sets(
 
 
 def language(path: str, otherwise: str) -> str:
-    """Returns a file's suffix if it looks like a language's code.
+    """Returns the language of a file's suffix, if that looks like a code.
+
+    Of three letters, only codes of languages that have two as well.
 
     Example:
 
-    >>> language("train.de.GZ", "target"), language("german.txt", "target")
+    >>> language("train.deu.GZ", "target"), language("german.txt", "target")
     ('de', 'target')
     """
     path = pathlib.Path(path)
     if path.suffix.lower() in text.COMPRESSED:
         path = path.with_suffix("")
-    code = path.suffix[1:]
-    return code if len(code) == 2 and code.isalpha() else otherwise
+    code = languages.base(path.suffix[1:])
+    is_known = len(code) == 2 or not languages.has_blanks(code)
+    return code if is_known and _CODE.fullmatch(path.suffix) else otherwise
 
 
-def _matching(path: str) -> list[str]:
-    """Returns the files that a pattern fits, sorted; or a path alone."""
+def of_other_languages(texts: Mapping[str, Sequence[Pairs]]) -> list[str]:
+    """Returns a warning for each held-out text in other languages.
+
+    Args:
+        texts: The corpora of each split, `train` among them.
+    """
+    sides = zip(*itertools.chain.from_iterable(texts["train"]), strict=True)
+    known = [{language(path, "?") for path in paths} for paths in sides]
+    found = []
+    for split, corpora in texts.items():
+        for pair in itertools.chain.from_iterable(corpora):
+            codes = [language(path, "?") for path in pair]
+            if any(
+                code != "?" and seen.isdisjoint((code, "?"))
+                for code, seen in zip(codes, known, strict=True)
+            ):
+                wanted = " to ".join("/".join(sorted(one)) for one in known)
+                found.append(
+                    f"The {split} set, {pair[0]} and {pair[1]}, is named as "
+                    f"{' to '.join(codes)}; training is {wanted}. Check that "
+                    "its files are of these languages, the source first."
+                )
+    return found
+
+
+def _matching(path: str) -> dict[tuple[str, ...], str]:
+    """Returns the files that a pattern fits, by what its signs stand for."""
     if os.path.exists(path) or not glob.has_magic(path):
-        return [path]
+        return {(): path}
     found = sorted(glob.glob(path))
     if not found:
         raise errors.UserError(
             f"Expected a text file. Received: {path}, which no file fits."
         )
-    return found
+    parts = _SIGN.split(re.sub("/+", "/", path))
+    fits = re.compile("(.*)".join(map(re.escape, parts)), re.S).fullmatch
+    return {fits(re.sub("/+", "/", name)).groups(): name for name in found}
 
 
 def _as_many(

@@ -209,7 +209,15 @@ def _learn_tokenizer(problem, training, path, num_processes) -> None:
     if not words:
         name = ", ".join(map(training.name, range(len(training.corpora))))
         raise errors.UserError(cleaning.nothing_left(counts, name))
-    pieces.learn(words, path, problem.vocab_size, problem.character_coverage)
+    _log.info("Learning the vocabulary from %s words.", f"{len(words):,}")
+    if (coverage := problem.character_coverage) < 1:
+        # Without those that occur once, which a few stray lines may bring by
+        # the thousand. SentencePiece takes no coverage below 0.98.
+        seen = collections.Counter("".join(words))
+        once = sum(n == seen[c] == 1 for word, n in words.items() for c in word)
+        total = sum((len(word) + 1) * n for word, n in words.items())
+        coverage = max(0.98, min(coverage, 1 - once / total))
+    pieces.learn(words, path, problem.vocab_size, coverage)
 
 
 def _write_training(

@@ -20,6 +20,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ from relpos_tf.utils import text
 
 # Increased when folders prepared before can no longer be used.
 _FORMAT = 2
+_MANY_LINES = 5000  # to translate in each evaluation
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -72,6 +74,7 @@ class Problem:
             evenly from the training text.
         tokenizer_file: str or None. A tokenizer to use instead of learning
             one. Its checksum becomes part of the folder's name.
+        doubts: tuple. Warnings of the files, to show before training.
         train_tags: tuple. A word put before each source line, or "", for each
             corpus of the training text, if its corpora are kept apart.
         train_weights: tuple. The share of the training pairs that each corpus
@@ -91,6 +94,7 @@ class Problem:
     character_coverage: float = 1.0
     tokenizer_pairs: int = 1_000_000
     tokenizer_file: str | None = None
+    doubts: tuple[str, ...] = ()
     train_tags: tuple[str, ...] = ()
     train_weights: tuple[float, ...] = ()
 
@@ -267,16 +271,33 @@ class Problem:
         )
         return list(text.read_lines(source)), list(text.read_lines(target))
 
-    def overlong_lines(self, data_dir: str | pathlib.Path) -> list[str]:
-        """Returns warnings of lines that make evaluations slow.
+    def warnings(self, data_dir: str | pathlib.Path) -> list[str]:
+        """Returns what to look at before training, mostly in held-out sets.
 
         Raises:
             UserError: not prepared, or a file is damaged.
         """
-        warnings, most = [], cleaning.MAX_TOKENS
-        for split in self.manifest(data_dir)["counts"]:
+        warnings, most = list(self.doubts), cleaning.MAX_TOKENS
+        tags = self.train_tags
+        for split, lines in self.manifest(data_dir)["counts"].items():
             if split == "train":
                 continue
+            # Beside untagged corpora, only what looks like a tag.
+            first = re.compile(r"(<\S+>)(?!\S)" if "" in tags else r"(\S+)")
+            begins = map(first.match, self.lines(data_dir, split)[0])
+            lone = {one[1] for one in begins if one}.difference(tags)
+            if tags and lone:
+                warnings.append(
+                    f"Source lines of the {split} set begin with "
+                    f"{min(lone)!r}, and none of training does: their tags are "
+                    f"{', '.join(filter(None, tags))}."
+                )
+            if split == "dev" and lines > _MANY_LINES:
+                warnings.append(
+                    f"The dev set has {lines:,} lines, and each evaluation "
+                    "translates them all, perhaps for many minutes: take some "
+                    "2,000, or raise --local_eval_frequency."
+                )
             longest = self.tokens(data_dir, split).lengths.max(axis=1)
             number = int((longest > most).sum())
             if not number:

@@ -44,27 +44,19 @@ def load(name: str, language_pair: str) -> test_sets.TestSet:
         language_pair: str. Codes of source and target, as in "en-de".
 
     Raises:
-        UserError: sacreBLEU does not know it, or not in these languages; it
-            cannot be downloaded; or it has several references.
+        UserError: sacreBLEU does not know it, or not in these languages; or it
+            cannot be downloaded.
     """
     check(name, language_pair)
     dataset = sacrebleu.DATASETS[name]
     source, *references = _files(dataset, name, language_pair)
-    if len(references) != 1:
-        raise errors.UserError(
-            f"Expected a test set with one reference. Received: {name}, which "
-            f"has {len(references)} for {language_pair}. Name one of its "
-            f"files: {', '.join(references)}."
-        )
-    lines, translations = (
-        list(text.read_lines(path)) for path in (source, references[0])
-    )
+    lines = list(text.read_lines(source))
     return test_sets.TestSet(
         name,
         lines,
-        translations,
+        test_sets.paired_lines(references, len(lines)),
         pathlib.Path(source),
-        pathlib.Path(references[0]),
+        pathlib.Path(",".join(references)),
     )
 
 

@@ -26,20 +26,41 @@ class TestSet(NamedTuple):
         name: str. "dev", "test", the name of another test set of a problem,
             or sacreBLEU's name.
         sources: The lines.
-        references: Their translations.
+        references: Their translations; of each line, one or a tuple of several.
         source_path: File of the lines.
-        reference_path: File of the translations.
+        reference_path: File of the translations; several have commas between.
         folder: The folder of prepared data that they are from, if they are.
         fingerprint: str. Checksum of the content, if it is known.
     """
 
     name: str
     sources: list[str]
-    references: list[str]
+    references: list[Any]
     source_path: pathlib.Path
     reference_path: pathlib.Path
     folder: pathlib.Path | None = None
     fingerprint: str = ""
+
+
+def paired_lines(paths: Sequence[str | pathlib.Path], number: int) -> list[Any]:
+    """Returns the lines of a file; of several files, tuples of their lines.
+
+    Args:
+        paths: The files.
+        number: int. The lines that each should have.
+
+    Raises:
+        UserError: a file has more or fewer.
+    """
+    columns = []
+    for path in paths:
+        columns.append(list(text.checked_lines(path)))
+        if len(columns[-1]) != number:
+            raise errors.UserError(
+                f"Expected {number:,} lines in {path}, one for each line of "
+                f"the text. Received: {len(columns[-1]):,}."
+            )
+    return columns[0] if len(paths) == 1 else list(zip(*columns, strict=True))
 
 
 def problem_of(run: run_dir.RunDir) -> dict[str, Any]:

@@ -22,6 +22,10 @@ from relpos_tf.problems import wmt
 from relpos_tf.problems.generated import lists
 from relpos_tf.problems.generated import phrases
 
+# Text of the web has characters of every script. The rarest five in ten
+# thousand are spelled in bytes, which saves pieces for frequent text.
+_COVERAGE = 0.9995
+
 
 @registry.register_problem
 def translate_ende_phrases() -> problem.Problem:
@@ -133,8 +137,8 @@ def files_problem(
         vocab_size: int. Most pieces in the shared vocabulary.
 
     Returns:
-        The problem. Its languages are the two-letter suffixes of the training
-        files, where they have one. Each corpus has a prepared folder of its
+        The problem. Its languages are the suffixes of the training files, where
+        they are codes. Each corpus has a prepared folder of its
         own, found again by the same text in any place.
 
     Raises:
@@ -164,6 +168,8 @@ def files_problem(
         vocab_size=vocab_size,
         splits=splits,
         settings=settings,
+        character_coverage=_COVERAGE,
+        doubts=tuple(own_files.of_other_languages(texts)),
         train_tags=tags,
         train_weights=weights,
     )
@@ -211,9 +217,7 @@ def _wmt14(target: str) -> problem.Problem:
         target_language=target,
         vocab_size=32768,
         splits=_openers(wmt.splits(target)),
-        # Common Crawl has characters of every script. The rarest five in ten
-        # thousand are spelled in bytes, which saves pieces for frequent text.
-        character_coverage=0.9995,
+        character_coverage=_COVERAGE,
     )
 
 

@@ -10,15 +10,18 @@ score compares `comparable` lines, so the form of a reference does not count.
 import dataclasses
 import functools
 import importlib.metadata
+import itertools
 import logging
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.data import spelling
 from relpos_tf.utils import extras
+from relpos_tf.utils import languages
 
 with extras.imports("translate", "scoring"):
     import sacrebleu
@@ -27,11 +30,22 @@ with extras.imports("translate", "scoring"):
 
 _log = logging.getLogger("relpos_tf")
 # sacreBLEU's tokenizers of languages that put no blanks between words, or few.
-_TOKENIZERS = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_TOKENIZERS = {"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_TOKENIZERS |= dict.fromkeys(("th", "km", "lo", "my", "bo"), "char")
 _OTHER_LANGUAGES = "13a"
-# Text with blanks between words has one for every 5 to 16 characters.
-_MOST_TO_A_BLANK = 30
-_SGM_TAG = re.compile(r"</?(refset|srcset|tstset|mteval|doc|seg|hl)\b", re.I)
+# Scripts without blanks between words: those of Thai, Lao, Tibetan, Burmese and
+# Khmer, kana and Chinese characters.
+_WITHOUT_BLANKS = re.compile(
+    "[\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\U00020000-\U0003ffff]"
+)
+# Signs that lines are not plain text. The second: Moses' hyphens, the pieces of
+# BPE and those of SentencePiece.
+_SIGNS = {
+    r"(?i)</?(refset|srcset|tstset|mteval|doc|seg|hl)\b": "they are markup; "
+    "score the plain text.",
+    " @-@ |@@( |$)|\u2581": "they look tokenized; score detokenized text.",
+    "\ufffd": "they are broken UTF-8; convert Latin-1, as with iconv.",
+}
 # A few commas after a blank are slips; a majority comes from a tokenizer.
 _MANY_COMMAS = 3
 # For others, Moses' tokenizer takes the rules of English without a word.
@@ -96,8 +110,7 @@ def tokenizer_of(language: str, asked: str = "") -> str:
     """
     if asked:
         return asked
-    code = re.split("[-_]", language.lower())[0]
-    name = _TOKENIZERS.get(code, _OTHER_LANGUAGES)
+    name = _TOKENIZERS.get(languages.base(language), _OTHER_LANGUAGES)
     try:
         bleu(name)
     except errors.UserError as error:
@@ -108,16 +121,16 @@ def tokenizer_of(language: str, asked: str = "") -> str:
 
 def corpus_bleu(
     hypotheses: Iterable[str],
-    references: Iterable[str],
+    references: Iterable[Any],
     tokenize: str = _OTHER_LANGUAGES,
 ) -> Scores:
-    """Scores translations with one reference each.
+    """Scores translations with one reference each, or with several.
 
     Both sides are plain text: detokenized and cased, without markup.
 
     Args:
         hypotheses: The model's translations.
-        references: A reference for each, in the same order.
+        references: Of each, a reference or a tuple of several.
         tokenize: str. sacreBLEU's tokenizer for BLEU, see `tokenizer_of`.
 
     Returns:
@@ -151,39 +164,35 @@ def corpus_bleu(
 
 
 def comparable(
-    hypotheses: Sequence[str], references: Sequence[str]
+    hypotheses: Sequence[str], references: Sequence[Any]
 ) -> tuple[list[str], list[list[str]]]:
     """Returns both sides as they are scored: composed, see `spelling.compose`.
 
     Args:
         hypotheses: The model's translations.
-        references: A reference for each.
+        references: A reference for each, or a tuple of several.
 
     Returns:
-        The hypotheses, and the references as sacreBLEU takes them.
+        The hypotheses, and the references in lists, as sacreBLEU takes them.
 
     Raises:
         UserError: see `check_pairs`.
     """
     check_pairs(hypotheses, references)
-    return (
-        list(map(spelling.compose, hypotheses)),
-        [list(map(spelling.compose, references))],
-    )
+    streams = [[*map(spelling.compose, c)] for c in _columns(references)]
+    return list(map(spelling.compose, hypotheses)), streams
 
 
 def exact_matches(
-    hypotheses: Sequence[str], references: Sequence[str]
+    hypotheses: Sequence[str], references: Sequence[Any]
 ) -> list[bool]:
-    """Returns of each hypothesis whether it equals its reference."""
-    sides = comparable(hypotheses, references)
-    return [
-        line in known for line, *known in zip(sides[0], *sides[1], strict=True)
-    ]
+    """Returns of each hypothesis whether it equals a reference."""
+    lines, streams = comparable(hypotheses, references)
+    return [one in own for one, *own in zip(lines, *streams, strict=True)]
 
 
 def tokenized_bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str
+    hypotheses: Sequence[str], references: Sequence[Any], language: str
 ) -> TokenizedScore:
     """Scores on the scale of papers on multimodal translation.
 
@@ -194,7 +203,7 @@ def tokenized_bleu(
 
     Args:
         hypotheses: The model's translations, plain text.
-        references: A reference for each, plain text.
+        references: See `comparable`.
         language: str. ISO 639-1 code of both sides, such as "de".
 
     Returns:
@@ -209,7 +218,7 @@ def tokenized_bleu(
     sides = moses_tokens(hypotheses, references, language)
     score = tokenized().corpus_score(*sides)
     signature = (
-        f"nrefs:1|case:lc|eff:no|norm:moses|tok:moses-{language}|smooth:none|"
+        f"nrefs:{len(sides[1])}|case:lc|eff:no|norm:moses|tok:moses-{language}|smooth:none|"
         f"sacremoses:{importlib.metadata.version('sacremoses')}|"
         f"version:{sacrebleu.__version__}"
     )
@@ -231,7 +240,7 @@ def check_moses_language(language: str) -> None:
 
 
 def moses_tokens(
-    hypotheses: Sequence[str], references: Sequence[str], language: str
+    hypotheses: Sequence[str], references: Sequence[Any], language: str
 ) -> tuple[list[str], list[list[str]]]:
     """Returns both sides in lower case, normalised and tokenised as by Moses.
 
@@ -300,9 +309,9 @@ def chrf() -> sacrebleu_metrics.CHRF:
     return sacrebleu_metrics.CHRF()
 
 
-def check_references(references: Sequence[str]) -> None:
+def check_references(references: Sequence[Any]) -> None:
     """Raises UserError unless there is text to score against."""
-    if not any(line.strip() for line in references):
+    if not any(map(str.strip, itertools.chain(*_columns(references)))):
         raise errors.UserError(
             "Expected reference lines to score against. Received: "
             f"{len(references)} references without any text. Give the file "
@@ -311,7 +320,7 @@ def check_references(references: Sequence[str]) -> None:
 
 
 def check_pairs(
-    lines: Sequence[str], references: Sequence[str], name: str = "hypotheses"
+    lines: Sequence[str], references: Sequence[Any], name: str = "hypotheses"
 ) -> None:
     """Raises UserError unless each of the lines has a reference."""
     check_references(references)
@@ -323,58 +332,46 @@ def check_pairs(
         )
 
 
-def reference_warnings(references: Sequence[str], tokenize: str) -> list[str]:
+def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
     """Returns a warning for each reason to distrust scores against lines.
 
     Args:
-        references: The lines.
+        references: The lines; of each, one or a tuple of several.
         tokenize: str. The tokenizer for BLEU.
     """
+    references = list(itertools.chain(*_columns(references)))
     warnings = _format_warnings("references", references)
-    others = [
-        i
-        for i, line in enumerate(references, 1)
-        if spelling.compose(line) != " ".join(line.split())
-    ]
-    if others:
+    plain = (" ".join(line.split()) for line in references)
+    if number := sum(spelling.compose(line) != line for line in plain):
         warnings.append(
-            f"{len(others)} of {len(references)} references, line {others[0]} "
-            "the first, are in another Unicode form than vocabularies write, "
-            "or have invisible characters. Both sides are composed; scores of "
-            "the file as it is are others."
+            f"{number} of {len(references)} references have another Unicode "
+            "form than vocabularies write, or invisible characters. Both sides "
+            "are composed; the file as it is would have another score."
         )
-    if broken := sum("\ufffd" in line for line in references):
+    text = "".join(references)
+    number = len(_WITHOUT_BLANKS.findall(text))
+    if tokenize == _OTHER_LANGUAGES and 4 * number > len(text):
         warnings.append(
-            f"{broken} of {len(references)} references are not UTF-8, and are "
-            "compared with U+FFFD in place of the invalid bytes. Convert the "
-            "file, as with iconv -f latin1 -t utf-8."
-        )
-    blanks = sum(max(len(line.split()) - 1, 0) for line in references)
-    characters = sum(map(len, references))
-    if tokenize == _OTHER_LANGUAGES and characters > _MOST_TO_A_BLANK * blanks:
-        warnings.append(
-            f"The references have {blanks:,} blanks in {characters:,} "
-            "characters, and BLEU with tok:13a needs blanks between words. "
-            "Name another tokenizer, as with --bleu_tokenize=zh or char."
+            f"{number:,} of {len(text):,} characters of the references are of "
+            "scripts without blanks between words, which BLEU with tok:13a "
+            "needs. Name another tokenizer, as with --bleu_tokenize=zh or char."
         )
     return warnings
+
+
+def _columns(references: Iterable[Any]) -> list[tuple[str, ...]]:
+    """Returns the first reference of each line, then the second, and so on."""
+    rows = [(row,) if isinstance(row, str) else row for row in references]
+    return list(zip(*rows, strict=True))
 
 
 def _format_warnings(side: str, lines: Sequence[str]) -> list[str]:
     """Returns a warning for each sign that lines are not plain text."""
     warnings = []
-    tagged = sum(bool(_SGM_TAG.search(line)) for line in lines)
-    if tagged:
-        warnings.append(
-            f"{tagged} lines of the {side} hold .sgm markup such as <seg>; "
-            "score the plain text."
-        )
-    joined = sum(" @-@ " in line for line in lines)
-    if joined:
-        warnings.append(
-            f'{joined} lines of the {side} hold " @-@ ": they look tokenized; '
-            "score detokenized text."
-        )
+    for sign, advice in _SIGNS.items():
+        if found := [m[0] for m in map(re.compile(sign).search, lines) if m]:
+            line = f'{len(found)} lines of the {side} hold "{found[0]}"'
+            warnings.append(f"{line}: {advice}")
     commas = sum(line.count(",") for line in lines)
     spaced = sum(line.count(" ,") for line in lines)
     if spaced >= _MANY_COMMAS and 2 * spaced > commas:

@@ -123,15 +123,8 @@ def _prepare(problem, data_dir, tmp_dir, regenerate):
         manifest = problem.prepare(
             data_dir, tmp_dir, len(processes.usable_cores()), anew=regenerate
         )
-        counts = manifest["cleaning"]
-        dropped = cleaning.dropped(counts).items()
-        line = f"Training text: {counts['read']:,} pairs read; "
-        line += ", ".join(f"{n:,} ({rule})" for rule, n in dropped) or "none"
-        line += " dropped in cleaning"
-        if changed := counts.get("nul", 0):
-            line += f"; NUL characters removed from {changed:,}"
-        _log.info("%s.", line)
-    for warning in problem.overlong_lines(data_dir):
+        _log.info("%s", cleaning.table(manifest["cleaning"]))
+    for warning in problem.warnings(data_dir):
         _log.warning("%s", warning)
     counts = problem.manifest(data_dir)["counts"]
     splits = [f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)]
@@ -383,18 +376,21 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
     corpora = problem.corpora(data_dir)
     total = sum(corpus.pairs for corpus in corpora)
     tags = problem.train_tags or [""] * len(corpora)
+    vocabulary = tokenizer_lib.load(problem.tokenizer_path(data_dir))
     for number, (corpus, tag) in enumerate(zip(corpora, tags, strict=True), 1):
+        name = f"{number}, tag {tag}" if tag else f"{number}"
+        line = f"Corpus {name}: {corpus.pairs:,} pairs"
         if corpus.share is not None:
-            name = f"{number}, tag {tag}" if tag else f"{number}"
             times = corpus.share * total / corpus.pairs
-            line = f"Corpus {name}: {corpus.pairs:,} pairs"
-            _log.info(
-                "%s, %.3g %% of the training pairs, read %.3g times in an "
-                "epoch.",
-                line,
-                100 * corpus.share,
-                times,
+            line += f", {100 * corpus.share:.3g} % of the training pairs, "
+            line += f"read {times:.3g} times in an epoch"
+        if tag:
+            count, share = tokenizer_lib.fit(vocabulary, [tag])
+            line += (
+                f"; the tag is {count:.0f} pieces, {share * count:.0f} bytes"
             )
+        if tag or corpus.share is not None:
+            _log.info("%s.", line)
     if not step:
         _describe_vocabulary(problem, data_dir, trainer.config.warm_start_from)
 

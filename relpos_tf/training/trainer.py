@@ -466,7 +466,7 @@ class Trainer:
 
         def progress(lines):
             line = f"Evaluating on {split}: line {lines:,} of {len(sources):,}"
-            terminal.show(lambda: line)
+            terminal.show(lambda: line, is_logged=True)
 
         progress(0)
         scores, _ = evaluation.translate_and_score(

@@ -1,7 +1,31 @@
 """Languages by their codes, such as "de"."""
 
+import re
+
+from relpos_tf.utils import extras
+
 # Written without blanks between words and sentences.
 _WITHOUT_BLANKS = {"ja", "yue", "zh"}
+
+
+def base(code: str) -> str:
+    """Returns the language of any code for it, by the aliases of CLDR.
+
+    Args:
+        code: str. It may have a script and a region; another text is returned
+            in lower case.
+
+    Example:
+
+    >>> [base(code) for code in ("EN", "zh_Hans", "cmn", "deu", "pt-br")]
+    ['en', 'zh', 'zh', 'de', 'pt']
+    """
+    with extras.imports("translate", "knowing languages by their codes"):
+        from babel import core
+
+    code = re.split("[-_]", code.lower())[0]
+    alias = core.get_global("language_aliases").get(code, code)
+    return alias.partition("_")[0]
 
 
 def english_name(code: str) -> str | None:
@@ -22,4 +46,4 @@ def has_blanks(code: str) -> bool:
         code: str. The code, perhaps with more after it, as "zh-Hans"; unknown
             languages have blanks.
     """
-    return code.replace("_", "-").partition("-")[0] not in _WITHOUT_BLANKS
+    return base(code) not in _WITHOUT_BLANKS

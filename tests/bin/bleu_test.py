@@ -94,6 +94,25 @@ class BleuTest(folders.TestCase):
             self.assertIn(f"|tok:{tokenizer}|", out)
             self.assertEqual("--bleu_tokenize" in err, bool(number))
 
+    def test_several_references_are_one_score(self):
+        translation = self.file("translation", "a b c d e", "f g h i x")
+        paths = (
+            self.write("r1", "a b c d e", "x"),
+            self.write("r2", "x", "f g h i x"),
+        )
+        flag = f"--reference={paths[0]},{paths[1]}"
+        code, out, err = execute(translation, flag)
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("BLEU = 100.00 (nrefs:2|", out)
+        self.assertIn("exact match = 100.00% of 2 lines", out)
+        self.write("r2", "only one")
+        code, _, err = execute(translation, flag)
+        self.assertEqual(code, 1)
+        self.assertIn(f"Expected 2 lines in {paths[1]}", err)
+        code, _, err = execute(translation, flag, f"--score_json={paths[1]}")
+        self.assertEqual(code, 2)
+        self.assertIn("--reference names the same file", err)
+
     def test_suspicious_text_is_scored_with_a_warning(self):
         line = "he said , she said , they said , all said"
         code, out, err = execute(

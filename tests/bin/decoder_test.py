@@ -262,23 +262,34 @@ class DecoderTest(folders.TestCase):
         self.assertIn("first 3 ids were translated of 1 line (1)", err)
         self.assertEqual(self.engine.batches, [["ab"], ["x"]])
 
-    def test_scores_go_to_standard_output_beside_a_file(self):
-        reference = self.write_bytes("reference", b"A B C D\nX\n")
+    @parameterized.parameters(
+        (["A B C D\nX\n"], 1), (["A B\nX\n", "a\nY\n"], 2)
+    )
+    def test_scores_go_to_standard_output_beside_a_file(self, contents, number):
+        references = [
+            self.write_bytes(f"reference{i}", content.encode())
+            for i, content in enumerate(contents)
+        ]
         record = self.folder / "score.json"
-        code, out, _ = self.decode(
-            f"--decode_reference={reference}",
+        words = [
+            f"--decode_reference={','.join(references)}",
             f"--decode_to_file={self.folder / 'target'}",
             f"--score_json={record}",
-            stdin=b"a b c d\ny\n",
-        )
+        ]
+        code, out, _ = self.decode(*words, stdin=b"a b c d\ny\n")
         self.assertEqual(code, 0)
-        self.assertRegex(out.decode(), r"BLEU = [\d.]+ \(nrefs:1\|case:mixed")
+        self.assertRegex(
+            out.decode(), rf"BLEU = [\d.]+ \(nrefs:{number}\|case:mixed"
+        )
         self.assertIn(b"exact match = 50.00% of 2 lines, 0 empty", out)
         found = json.loads(record.read_text())
         self.assertEqual(found["exact_match"], 50.0)
         self.assertEqual((found["beam_size"], found["alpha"]), (3, 0.6))
         self.assertEqual(found["model"], "there")
-        self.assertStartsWith(found["bleu_signature"], "nrefs:1|case:mixed")
+        self.assertEqual(found["reference"], ",".join(references))
+        code, _, err = self.decode(*words, stdin=b"a b c d\n")
+        self.assertEqual(code, 1)
+        self.assertIn(f"1 lines in {references[0]}", err)
 
     def run_of(self, **languages):
         """Makes a run whose problem has three test sets, prepared."""
@@ -432,7 +443,7 @@ class DecoderTest(folders.TestCase):
 
     def test_bleu_has_the_tokenizer_of_the_language_or_of_the_run(self):
         chinese_ = "我们在学校里学习很多东西"
-        reference = self.write("reference", chinese_.encode())
+        reference = self.write("reference", chinese_)
         run = self.run_of(source_language="en", target_language="zh")
         flags = self.folder / "run" / "flags.txt"
         with_flag = "--bleu_tokenize=char\n"

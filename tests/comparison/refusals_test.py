@@ -53,7 +53,7 @@ REFUSALS = (
         ["x=a.txt", "x=copy.txt", "x:s=a.txt", "x:s=copy.txt"],
         "copies a.txt copy.txt",
     ),
-    (read, "x=long.txt", "2 lines long.txt of test 3."),
+    (read, "x=long.txt", "2 lines long.txt 3."),
     (read, "x:test_2=a.txt", "test, flickr a.txt test_2."),
     (read, "x:flickr=a.txt", "x for test, files for flickr only"),
     (runs.find, "x=none*", "'x=none*' no run"),

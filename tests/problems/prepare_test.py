@@ -158,6 +158,7 @@ class PrepareTest(folders.TestCase):
         ]
         code, _, err = calls.execute(datagen.main, *flags)
         self.assertEqual(code, 0, err)
+        self.assertRegex(err, r"Learning the vocabulary from \d+ words\.\n")
         self.assertIn(f"{LINES}   100.00  read\n", err)
         for reason in ("a side is empty", "more than 1,024 ids"):
             self.assertRegex(err, f" [0-9.]+  dropped: .*{reason}\n")

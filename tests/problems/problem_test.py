@@ -15,6 +15,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
+from relpos_tf.problems import corpora
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem
 from relpos_tf.utils import files
@@ -118,11 +119,38 @@ class ProblemTest(PetsTestCase):
             self.assertEqual(manifest["counts"]["train"], 3)
             self.assertEqual(manifest["cleaning"]["blank"], 2)
 
+    @parameterized.parameters(
+        (("<a>",), ["<a> x", " ", "<a>"], None),
+        (("<a>",), ["x y", "<a> z"], "'x', .*are <a>"),
+        (("<a>", "<b>"), ["<c> x"], "'<c>', .*are <a>, <b>"),
+        (("", "<b>"), ["x", "<b> x", "<3", "< >"], None),
+        (("", "<b>"), ["x", "<c> x"], "'<c>', .*are <b>"),
+        ((), ["<c> x"], None),
+    )
+    def test_lines_with_no_tag_of_training_are_warned_of(
+        self, tags, sources, expected
+    ):
+        train = corpora.KeptApart([TRAIN] * max(len(tags), 1))
+        pets = make(train, [(s, "y") for s in sources], train_tags=tags)
+        pets.prepare(self.data_dir)
+        found = pets.warnings(self.data_dir)
+        self.assertLen(found, expected is not None)
+        for line in found:
+            self.assertRegex(line, f"of the dev set begin with {expected}")
+
+    def test_a_set_that_takes_long_to_evaluate_is_named(self):
+        for number, is_named in ((5000, False), (5001, True)):
+            pets = make(dev=[("a", "b")] * number)
+            pets.prepare(self.data_dir / str(number))
+            found = pets.warnings(self.data_dir / str(number))
+            self.assertLen(found, is_named)
+            self.assertEqual("5,001 lines" in f"{found}", is_named)
+
     def test_an_overlong_line_is_named(self):
         dev = [*DEV, ("ein langer Satz " * 1250, "z")]
         pets = make(dev=dev)
         pets.prepare(self.data_dir)
-        [warning] = pets.overlong_lines(self.data_dir)
+        [warning] = pets.warnings(self.data_dir)
         self.assertRegex(warning, "dev set .*line 5 with .* sentences")
 
     def test_a_prepared_folder_is_used_again(self):

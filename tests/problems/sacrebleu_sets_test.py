@@ -94,16 +94,14 @@ class SacrebleuSetsTest(folders.TestCase):
                 sacrebleu_sets.load(name, pair)
         self.assertEmpty(list(self.folder.iterdir()))
 
-    def test_several_references_are_refused(self):
+    def test_several_references_are_there_for_each_line(self):
         made = fill(self.folder)
-        (made / "multi30k_2016.en-de.ref-B").write_text(REFERENCE)
+        (made / "multi30k_2016.en-de.ref-B").write_text("B\nb\n")
         fields = ["src", "ref", "ref:B"]
-        with (
-            mock.patch.object(
-                sacrebleu.DATASETS[NAME], "fieldnames", lambda pair: fields
-            ),
-            self.assertRaisesRegex(
-                errors.UserError, "has 2 for en-de. .*ref-B"
-            ),
+        with mock.patch.object(
+            sacrebleu.DATASETS[NAME], "fieldnames", lambda pair: fields
         ):
-            sacrebleu_sets.load(NAME, "en-de")
+            found = sacrebleu_sets.load(NAME, "en-de")
+        first, second = REFERENCE.splitlines()
+        self.assertEqual(found.references, [(first, "B"), (second, "b")])
+        self.assertEndsWith(str(found.reference_path), "en-de.ref-B")

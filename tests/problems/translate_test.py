@@ -246,6 +246,75 @@ class FilesProblemTest(folders.TestCase):
         for word in words:
             self.assertIn(word, str(raised.exception))
 
+    def test_shards_belong_together_by_what_their_pattern_stands_for(self):
+        for name in "a-9.en", "a-10.en", "a-9.de", "a-10.de":
+            self.write(f"x/{name}", name)
+        given = [f"{self.folder}//x/a-*.{s}" for s in ("en", "de")]
+        expected = [(f"a-{n}.en", f"a-{n}.de") for n in (10, 9)]
+        self.assertEqual([*self.make(given).pairs("train")], expected)
+        (self.folder / "x/a-9.de").rename(self.folder / "x/a-8.de")
+        with self.assertRaisesRegex(errors.UserError, "2 and 2 .*/a-8.de with"):
+            self.make(given)
+
+    @parameterized.parameters(
+        ("train.en", "train.de", "dev.eng", "dev.de-AT", ""),
+        ("train.en", "train.de", "dev.src", "dev.txt", ""),
+        ("train.src", "train.tgt", "dev.de", "dev.en", ""),
+        ("train.en", "train.de", "dev.de", "dev.en", "de to en; .* en to de"),
+        ("train.en", "train.de", "train.de", "dev.en", "de to en; .* en to de"),
+        ("train.en", "train.txt", "dev.txt", "dev.fr", ""),
+        ("train.en", "train.de", "dev.en", "dev.fr", "en to fr; .* en to de"),
+        ("a.en,b.fra", "a.de,b.de", "dev.fr.gz", "dev.deu", ""),
+        ("a.en,b.fra", "a.de,b.de", "dev.cs", "dev.de", "cs .* en/fr to de"),
+        ("a.zho", "a.cmn", "dev.zh_Hans", "dev.zh-CN", ""),
+    )
+    def test_held_out_files_in_other_languages_are_doubted(self, *names):
+        *names, expected = names
+        paths = [
+            ",".join(self.write(name, "a") for name in each.split(","))
+            for each in names
+        ]
+        made = translate.files_problem(
+            own_files.Training(*paths[:2]), own_files.Sides(*paths[2:])
+        )
+        self.assertLen(made.doubts, bool(expected))
+        for doubt in made.doubts:
+            self.assertRegex(doubt, f"The dev set.*{expected}")
+
+    @parameterized.parameters(
+        ("zho", "zh"),
+        ("cmn", "zh"),
+        ("zh-CN", "zh"),
+        ("zh_Hans.xz", "zh"),
+        ("jpn", "ja"),
+        ("deu", "de"),
+        ("pt_br", "pt"),
+        ("EN", "en"),
+        ("yue", "yue"),
+        ("txt", "target"),
+        ("tok", "target"),
+        ("v2", "target"),
+        ("bpe", "target"),
+        ("src", "target"),
+        ("de-lowercase", "target"),
+    )
+    def test_suffixes_of_any_form_are_languages(self, suffix, code):
+        self.assertEqual(own_files.language(f"a.{suffix}", "target"), code)
+
+    def test_characters_of_stray_lines_get_no_pieces(self):
+        text = [f"{i} dogs and {i + 1} cats" for i in range(3000)]
+        rare = "".join(map(chr, range(0x4E00, 0x5000)))
+        files = (
+            self.write("a.en", *text, rare),
+            self.write("a.de", *text, "cat " * 50),
+        )
+        made = self.make(files)
+        made.prepare(self.data_dir)
+        tokens = tokenizer.Tokenizer(made.tokenizer_path(self.data_dir))
+        self.assertNoCommonElements(tokens.pieces(), rare)
+        self.assertContainsSubset("dogsct", tokens.pieces())
+        self.assertEqual(tokens.decode(tokens.encode(rare)), rare)
+
     def test_several_files_are_several_test_sets(self):
         two = self.write("two.en", *"AB"), self.write("two.de", *"ab")
         dev = self.files["dev.en"], self.files["dev.de"]

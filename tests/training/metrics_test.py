@@ -73,9 +73,12 @@ class CorpusBleuTest(parameterized.TestCase):
         self.assertEqual(scores.empty_lines, 1)
 
     @parameterized.parameters(
-        ("<seg id='1'>Prices rose.</seg>", "1 lines of the {} hold .sgm"),
-        ('<DOC docid="x">', "1 lines of the {} hold .sgm"),
+        ("<seg id='1'>Prices rose.</seg>", '1 lines of the {} hold "<seg"'),
+        ('<DOC docid="x">', '1 lines of the {} hold "<DOC"'),
         ("a well @-@ known one", '1 lines of the {} hold " @-@ "'),
+        ("Ein gro@@ ßer Hund", '1 lines of the {} hold "@@ "'),
+        ("Das ist gro@@", '1 lines of the {} hold "@@"'),
+        ("▁Ein ▁Hund", '1 lines of the {} hold "▁"'),
         ("a , b , c , d, e", "3 of 4 commas in the {} follow a blank"),
     )
     def test_text_that_is_not_plain_warns_about_its_side(self, line, warning):
@@ -85,7 +88,7 @@ class CorpusBleuTest(parameterized.TestCase):
                 "references": ["plain text"],
             }
             sides[side] = [line]
-            (found,) = metrics.corpus_bleu(**sides).warnings
+            found, *_ = metrics.corpus_bleu(**sides).warnings
             self.assertStartsWith(found, warning.format(side))
 
 
@@ -109,7 +112,7 @@ class UnicodeFormTest(parameterized.TestCase):
         self.assertAlmostEqual(scores.bleu, 100)
         self.assertAlmostEqual(scores.chrf, 100)
         self.assertEqual(scores.exact_match, 100)
-        self.assertRegex(scores.warnings[0], "^2 of 3 .* line 1 .* composed")
+        self.assertRegex(scores.warnings[0], "^2 of 3 .* composed")
         score = metrics.tokenized_bleu(perfect, references, "de")
         self.assertAlmostEqual(score.tokenized_bleu, 100)
         # A worse one: sacreBLEU's numbers of the vocabulary's own spelling.
@@ -140,6 +143,9 @@ class TokenizerTest(parameterized.TestCase):
         ("ZH", "", "zh"),
         ("zh-TW", "", "zh"),
         ("zh_Hant", "", "zh"),
+        *((code, "", "zh") for code in ("zho", "cmn", "yue", "chi-TW")),
+        *((c, "", "char") for c in ("th", "khm", "lo", "mya_MM", "bo", "bod")),
+        ("deu", "", "13a"),
         ("de", "", "13a"),
         ("target", "", "13a"),
         ("", "", "13a"),
@@ -194,11 +200,21 @@ class TokenizerTest(parameterized.TestCase):
         lines = ["siebenundachtzig Kilogramm"] * 3  # a blank in 26 characters
         self.assertEqual(metrics.reference_warnings(lines, "13a"), [])
 
-    def test_lines_without_blanks_in_an_unknown_language_name_the_flag(self):
-        (warning,) = metrics.reference_warnings(["我们在家。", "好。"], "13a")
-        self.assertIn("0 blanks in 7 characters", warning)
+    @parameterized.parameters(
+        (["我们在家。", "好。"], 5, 7),
+        (["ฉันรักคุณ มาก และ เธอ", "ไป ไหน มา"], 25, 30),
+        (["ខ្ញុំ ចង់ ទៅ"], 10, 12),
+        (["こんにちは、 John Smith!"], 5, 18),
+    )
+    def test_scripts_without_blanks_name_the_flag(self, lines, number, total):
+        (warning,) = metrics.reference_warnings(lines, "13a")
+        self.assertStartsWith(warning, f"{number} of {total} characters")
         self.assertIn("--bleu_tokenize=zh", warning)
-        self.assertEqual(metrics.reference_warnings(REFERENCES, "13a"), [])
+        for others in (
+            REFERENCES,
+            ["저는 학교에 갑니다", "Он дома", "我 is Chinese"],
+        ):
+            self.assertEqual(metrics.reference_warnings(others, "13a"), [])
 
     def test_other_names_are_refused(self):
         for name in ("zz", "ZH", " "):
@@ -206,6 +222,24 @@ class TokenizerTest(parameterized.TestCase):
                 errors.UserError, "none, zh, 13a, .*Received: "
             ):
                 metrics.bleu(name)
+
+
+class SeveralReferencesTest(absltest.TestCase):
+    def test_scores_are_those_of_sacrebleu(self):
+        columns = REFERENCES, ("The cat sat there.", *HYPOTHESES[1:])
+        rows = list(zip(*columns, strict=True))
+        scores = metrics.corpus_bleu(HYPOTHESES, rows)
+        theirs = sacrebleu.corpus_bleu(HYPOTHESES, columns)
+        self.assertAlmostEqual(scores.bleu, theirs.score)
+        self.assertStartsWith(scores.bleu_signature, "nrefs:2|")
+        theirs = sacrebleu.corpus_chrf(HYPOTHESES, columns)
+        self.assertAlmostEqual(scores.chrf, theirs.score)
+        self.assertEqual(scores.exact_match, 80)
+        tokenized = metrics.tokenized_bleu(
+            ["x b c d e"], [("a", "X b c d e")], "de"
+        )
+        self.assertAlmostEqual(tokenized.tokenized_bleu, 100)
+        self.assertStartsWith(tokenized.tokenized_bleu_signature, "nrefs:2|")
 
 
 class TokenizedBleuTest(absltest.TestCase):

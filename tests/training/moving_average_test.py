@@ -14,6 +14,7 @@ from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
 from relpos_tf.utils import graphs
 from relpos_tf.utils import signals
+from relpos_tf.utils import terminal
 from tests.training import tiny_runs
 
 
@@ -153,6 +154,8 @@ class RunTest(tiny_runs.TestCase):
         with (
             mock.patch.object(evaluation, "teacher_forced", forced),
             mock.patch.object(evaluation, "translate_and_score", translate),
+            mock.patch.object(terminal, "_LOG_SECONDS", 0),
+            self.assertLogs("relpos_tf") as logs,
         ):
             trainer = self.trainer(
                 "evaluated", 4, "average_checkpoints=2", evaluate=True
@@ -164,6 +167,7 @@ class RunTest(tiny_runs.TestCase):
                 scored[step - 1],
                 self.group("evaluated", step, "moving_average"),
             )
+        self.assertIn("Evaluating on dev: line 0 of", "\n".join(logs.output))
         self.assert_same_values("evaluated/ckpt-4", "whole/ckpt-4")
         two = [self.group("whole", step, "moving_average") for step in (3, 4)]
         for name, value in scored[4].items():

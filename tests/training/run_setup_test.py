@@ -230,6 +230,23 @@ class StartTest(parameterized.TestCase):
 
 
 class VocabularyTest(parameterized.TestCase):
+    def test_the_pieces_of_a_tag_are_counted_for_one_corpus_too(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        pieces.train(["dogs", "dig"], folder / "old.model", 266)
+        pets = problem_test.make(
+            [("dogs", "dig")] * 3,
+            train_tags=("<dig>",),
+            tokenizer_file=str(folder / "old.model"),
+        )
+        pets.prepare(folder)
+        trainer = mock.Mock(hparams=HPARAMS, step=1, total_steps=5)
+        trainer.model.count_params.return_value = 5
+        with self.assertLogs("relpos_tf") as logs:
+            run_setup.describe(pets, str(folder), trainer)
+        # A blank, three letters that are pieces, and two bytes.
+        line = "Corpus 1, tag <dig>: 3 pairs; the tag is 6 pieces, 2 bytes."
+        self.assertEqual(logs.records[-1].getMessage(), line)
+
     @parameterized.parameters(
         ("7 dogs", "INFO", "1\\.\\d\\d ids a word, 0.0% bytes; on the text of"),
         ("щука", "WARNING", "not fit.* 9\\.00 ids a word, 88.9% bytes; on the"),
