@@ -70,7 +70,8 @@ class RunTest(absltest.TestCase):
         }
         self.assertEqual(
             names,
-            {"hparams.json", "ckpt-7.npz", "tokenizer.model"},
+            # The second is looked for; a run need not have it.
+            {"hparams.json", "problem.json", "ckpt-7.npz", "tokenizer.model"},
         )
         written = [path for path, _, writes in opened if writes]
         self.assertEqual(written, [])

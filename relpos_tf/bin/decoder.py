@@ -343,11 +343,11 @@ def number_of(lines: Iterable[str]) -> int:
 
 def show_progress(done: int, total: int, started: float) -> None:
     """Shows or logs how many lines are done, and the time left if known."""
-    left = (total - done) * (time.monotonic() - started) / max(done, 1)
-    line = f"Lines: {done:,} of {total:,}, {reporting.duration(left)} left"
-    if not total:
-        name = "Sentences" if FLAGS.split_sentences else "Lines"
-        line = f"{name} so far: {done:,}"
+    name = "Sentences" if FLAGS.split_sentences else "Lines"
+    line = f"{name} so far: {done:,}"
+    if total:
+        left = (total - done) * (time.monotonic() - started) / max(done, 1)
+        line += f" of {total:,}, {reporting.duration(left)} left"
     terminal.show(lambda: line, is_logged=True)
 
 

@@ -71,7 +71,7 @@ class Run:
 
     def versions(self) -> str:
         """Returns the text of versions.json."""
-        return files.read(self.path / run_dir.VERSIONS).decode()
+        return files.regular(self.path / run_dir.VERSIONS).read_bytes().decode()
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns the facts of the training up to a checkpoint."""

@@ -52,7 +52,7 @@ class SubwordTokenizer:
     """
 
     def __init__(self, vocab_path: str | pathlib.Path):
-        self.model_bytes = files.read(vocab_path)
+        self.model_bytes = files.regular(vocab_path).read_bytes()
         self.fingerprint = hashlib.sha256(self.model_bytes).hexdigest()
         self._path = vocab_path
         self._pieces = _read_pieces(self.model_bytes, vocab_path)

@@ -59,7 +59,7 @@ class Tokenizer:
     """
 
     def __init__(self, model_path: str | pathlib.Path):
-        self.model_bytes = files.read(model_path)
+        self.model_bytes = files.regular(model_path).read_bytes()
         self.fingerprint = hashlib.sha256(self.model_bytes).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor()
         try:

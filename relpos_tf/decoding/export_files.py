@@ -45,7 +45,7 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """
     path = pathlib.Path(folder, EXPORT_INFO)
     try:
-        return checked_json.loads(files.read(path), _FIELDS)
+        return checked_json.loads(files.regular(path).read_bytes(), _FIELDS)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise errors.UserError(
             "Expected a folder made by relpos-export. "

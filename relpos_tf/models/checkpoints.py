@@ -269,7 +269,7 @@ def read(
     """
     path = f"{prefix}{run_dir.CHECKPOINT}"
     try:
-        files.check_regular(path)
+        files.regular(path)
         with io.BufferedReader(io.FileIO(path)) as file:
             return _arrays(file, groups)
     except Exception as error:  # a damaged archive may raise a dozen kinds

@@ -89,10 +89,10 @@ class RunDir:
 
     def read_hparams(self) -> hparam.HParams:
         """Returns the hparams that the run was trained with."""
-        path = self.path / HPARAMS
+        path = files.regular(self.path / HPARAMS)
         try:
             kinds = hparam.field_types()
-            values = checked_json.loads(files.read(path), kinds)
+            values = checked_json.loads(path.read_bytes(), kinds)
             return hparam.HParams().replace(**values)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise errors.UserError(
@@ -131,9 +131,9 @@ class RunDir:
         Raises:
             UserError: the file is damaged.
         """
-        path = self.path / _PROBLEM
+        path = files.regular(self.path / _PROBLEM)
         try:
-            return checked_json.loads(files.read(path), _PROBLEM_FIELDS)
+            return checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
         except FileNotFoundError:
             return {}
         except ValueError as error:
@@ -158,7 +158,7 @@ class RunDir:
             OSError: it cannot be read.
             UserError: the run is trained with another tokenizer.
         """
-        content = files.read(path)
+        content = files.regular(path).read_bytes()
         current = pathlib.Path(self.tokenizer_path)
         if current.is_file() and self.is_trained():
             if current.read_bytes() == content:

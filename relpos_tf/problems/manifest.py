@@ -10,11 +10,11 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.data import token_files
+from relpos_tf.models import checkpoints
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 
@@ -28,7 +28,6 @@ _FIELDS = {
     "vocab_size": int,
 }
 _TEST_SET = r"test(_\w+)?"
-_SHOWN = 5  # most names in a message
 _ANEW = (
     "Delete {folder} and run again, with --generate_data, to prepare the data "
     "anew."
@@ -58,7 +57,7 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """
     path = folder / MANIFEST
     try:
-        return checked_json.loads(files.read(path), _FIELDS)
+        return checked_json.loads(files.regular(path).read_bytes(), _FIELDS)
     except ValueError as error:
         raise errors.UserError(
             f"{path} is damaged: {error} {_ANEW.format(folder=folder)}"
@@ -129,7 +128,7 @@ def check_replaceable(folder: pathlib.Path) -> None:
     if others:
         raise errors.UserError(
             f"Expected only prepared data in {folder}, which new data are to "
-            f"replace. Received: it also has {_listed(others)}. "
+            f"replace. Received: it also has {checkpoints.abridged(others)}. "
             "Move them elsewhere, or name another --data_dir."
         )
 
@@ -180,9 +179,3 @@ def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:
 def _sha256(path: pathlib.Path, changed: int) -> str:
     """Returns a file's checksum; computes it anew if the file has changed."""
     return files.sha256(path)
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Returns names in a message, the first ones if there are many."""
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more

@@ -171,7 +171,7 @@ def settings(split: str, found: Sequence[Pairs]) -> dict[str, list[list[str]]]:
     """
     return {
         f"{split}_{side}": [
-            [_checksum(pair[number]) for pair in pairs] for pairs in found
+            [files.sha256(pair[number]) for pair in pairs] for pairs in found
         ]
         for number, side in enumerate(("source", "target"))
     }
@@ -266,13 +266,3 @@ def _as_many(
             f"{len(listed[1])}, {second!r}."
         )
     return listed
-
-
-def _checksum(path: str) -> str:
-    """Returns the sha256 of a file, which does not tell its place."""
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise errors.UserError(
-            f"Expected a text file, which can be read more than once. "
-            f"Received: {path!r}, a folder, a pipe or a device."
-        )
-    return files.sha256(path)

@@ -54,11 +54,7 @@ _TRAINING = {
 _FIELDS = {
     name: bool | int if type(default) is bool else float
     for name, default in (_MODEL | _TRAINING | {"weight_decay": 0.0}).items()
-}
-_FIELDS |= dict.fromkeys(
-    ("vocab_divisor", "optimizer_multistep_accumulate_steps"), float | None
-)
-_FIELDS |= dict.fromkeys(
+} | dict.fromkeys(
     (
         "self_attention_type",
         "learning_rate_schedule",
@@ -67,6 +63,9 @@ _FIELDS |= dict.fromkeys(
         "optimizer",
     ),
     str | None,
+)
+_FIELDS |= dict.fromkeys(
+    ("vocab_divisor", "optimizer_multistep_accumulate_steps"), float | None
 )
 # The supported values of a field, first the value of a missing field.
 _SUPPORTED = {
@@ -98,7 +97,7 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         UserError: the file is missing or damaged.
     """
     try:
-        values = json.loads(files.read(path))
+        values = json.loads(files.regular(path).read_bytes())
     except OSError as error:
         raise errors.UserError(
             "Expected a folder of tensor2tensor with hparams.json, which its "

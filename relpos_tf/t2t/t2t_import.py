@@ -260,9 +260,7 @@ def _data_dir(t2t_dir: pathlib.Path) -> pathlib.Path | None:
         path = t2t_dir / name
         text = path.read_text("utf-8", "replace") if path.is_file() else ""
         if match := re.search(r"^--data_dir=(.+)$", text, re.MULTILINE):
-            folder = pathlib.Path(
-                os.path.expanduser(match[1].strip().strip("'\""))
-            )
-            if folder.is_dir():
-                return folder
+            folder = os.path.expanduser(match[1].strip().strip("'\""))
+            if os.path.isdir(folder):
+                return pathlib.Path(folder)
     return None

@@ -25,7 +25,6 @@ from typing import BinaryIO
 from relpos_tf import errors
 from relpos_tf.utils import locks
 from relpos_tf.utils import signals
-from relpos_tf.utils import system_errors
 
 # The end of a temporary name, after the final name, as a pattern of `glob`.
 PART = f".{'[0-9a-f]' * 8}.part"
@@ -86,9 +85,8 @@ def replacing(
                 file.close()  # On a full disk this fails once more.
             with contextlib.suppress(OSError):
                 keep(partial)
-            if isinstance(error, OSError) and (
-                error.errno in system_errors.OF_DISKS
-                or error.filename == partial
+            if getattr(error, "errno", None) and (
+                error.filename in (None, partial)
             ):
                 raise OSError(error.errno, error.strerror, path) from error
             raise
@@ -159,31 +157,25 @@ def open_appending(path: str | pathlib.Path) -> BinaryIO:
     return open(path, "ab+", opener=_open_no_link)
 
 
-def check_regular(path: str | pathlib.Path) -> None:
-    """Refuses a device or a pipe, which may never end.
+def regular(path: str | pathlib.Path) -> pathlib.Path:
+    """Returns a path, unless it is of a device or a pipe, which may never end.
 
     Raises:
-        OSError: there is no such file.
-        UserError: it is neither a file nor a folder.
+        UserError: it is.
     """
-    kind = stat.S_IFMT(os.stat(path).st_mode)
-    if kind not in (stat.S_IFREG, stat.S_IFDIR):
+    path = pathlib.Path(path)
+    if path.exists() and not (path.is_file() or path.is_dir()):
         raise errors.UserError(
-            f"Expected a regular file. Received: {path}, a device, a pipe or a "
-            "link to one. Put the original file back."
+            f"Expected a regular file, which ends and can be read again. "
+            f"Received: {path}, a device or a pipe, or a link to one."
         )
-
-
-def read(path: str | pathlib.Path) -> bytes:
-    """Returns the content of a file; see `check_regular`."""
-    check_regular(path)
-    return pathlib.Path(path).read_bytes()
+    return path
 
 
 def sha256(path: str | pathlib.Path) -> str:
     """Returns a file's checksum, in hexadecimal."""
     content = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open(regular(path), "rb") as file:
         while block := file.read(_BLOCK):
             content.update(block)
     return content.hexdigest()

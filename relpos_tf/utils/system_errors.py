@@ -9,8 +9,6 @@ from relpos_tf import errors
 
 # EFBIG: a limit on the size of files, as some batch systems set.
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-# EIO: a disk that fails, or a server of files that is gone.
-OF_DISKS = FULL | {errno.EIO}
 _FULL_TEXT = re.compile(
     r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE
 )

@@ -100,9 +100,8 @@ def bounded(
     for number, line in enumerate(lines, start=1):
         if len(line) > _LONGEST:
             raise errors.UserError(
-                f"Expected text of one sentence a line. Received: {name}, "
-                f"whose line {number:,} is longer than {_LONGEST:,} bytes. "
-                "Break it into lines."
+                f"Expected lines of at most {_LONGEST:,} bytes. Received: "
+                f"{name}, whose line {number:,} is longer. Divide it."
             )
         yield line
 
@@ -113,7 +112,7 @@ def read_lines(path: str | pathlib.Path, digest: Any = None) -> Iterator[str]:
     Args:
         path: The file.
         digest: An object of `hashlib` that gets the content of the file, as it
-            is on the disk; all of it, once the last line has been read.
+            is on the disk, after the last line.
 
     Raises:
         OSError: the file does not exist, for example.
@@ -210,24 +209,11 @@ def _check(name: str, lines: int, broken: int, nul: int) -> None:
             )
 
 
-class _Hashed(io.FileIO):
-    """A file whose content goes to an object of `hashlib`, if there is one."""
-
-    digest: Any = None
-
-    def readinto(self, buffer):
-        size = super().readinto(buffer)
-        if self.digest:
-            self.digest.update(buffer[:size])
-        return size
-
-
 def _lines_of(path: str | pathlib.Path, digest: Any = None) -> Iterator[bytes]:
     """Yields the lines of a file, decompressed, with their ends."""
     try:
-        with _Hashed(path) as raw, io.BufferedReader(raw, _BLOCK) as file:
-            raw.digest, stream = digest, file
-            head = file.peek(8)
+        with open(path, "rb") as file:
+            head, stream = file.peek(8), file
             for first_bytes, module in _FORMATS.values():
                 if head.startswith(first_bytes):
                     with extras.imports("zstd", "reading Zstandard"):
@@ -236,16 +222,17 @@ def _lines_of(path: str | pathlib.Path, digest: Any = None) -> Iterator[bytes]:
                     stream = io.BufferedReader(opener.open(file), _BLOCK)
                     break
             yield from bounded(stream, path)
-            while file.read(_BLOCK):
-                pass  # what follows the compressed text
+            if digest:  # The name may be another file's by now.
+                file.seek(0)
+                while block := file.read(_BLOCK):
+                    digest.update(block)
     except errors.UserError:  # a package is not installed
         raise
     except Exception as error:  # damage shows as errors of many classes
         if getattr(error, "errno", None):
             raise  # not the content's fault
         raise errors.UserError(
-            f"Cannot read {path} to its end "
-            f"({str(error) or type(error).__name__}). Put a complete copy "
+            f"Cannot read {path} to its end ({error!r}). Put a complete copy "
             "of the file in its place."
         ) from error
 

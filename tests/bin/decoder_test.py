@@ -163,7 +163,7 @@ class DecoderTest(folders.TestCase):
         target = self.folder / "target"
         fault = example.files_up_to(6)
         if step:  # The first call fails, the next is of the lines to keep.
-            failure = OSError(number, os.strerror(number), "x", None, "y")
+            failure = OSError(number, os.strerror(number))
             effects = itertools.chain([failure], itertools.repeat(mock.DEFAULT))
             fault = mock.patch.object(
                 os, step, wraps=getattr(os, step), side_effect=effects
@@ -206,8 +206,10 @@ class DecoderTest(folders.TestCase):
             self.decode(f"--decode_from_file={source}")
             self.decode(stdin=b"one\n" * 5)
         # A batch is a second; the first look is at the start.
-        self.assertEqual(shown[0], "Lines: 128 of 1,000, 0:00:07 left")
-        self.assertEqual(shown[-2], "Lines: 1,000 of 1,000, 0:00:00 left")
+        self.assertEqual(shown[0], "Lines so far: 128 of 1,000, 0:00:07 left")
+        self.assertEqual(
+            shown[-2], "Lines so far: 1,000 of 1,000, 0:00:00 left"
+        )
         self.assertEqual(shown[-1], "Lines so far: 5")
 
     def test_empty_input(self):

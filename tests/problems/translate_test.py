@@ -349,7 +349,7 @@ class FilesProblemTest(folders.TestCase):
         with self.assertRaisesRegex(FileNotFoundError, self.files["dev.en"]):
             self.make()
         os.mkfifo(self.files["dev.en"])
-        with self.assertRaisesRegex(errors.UserError, "more than once"):
+        with self.assertRaisesRegex(errors.UserError, "read again"):
             self.make()  # rather than wait for the other end
 
     def test_each_text_has_a_folder_of_its_own(self):

@@ -43,14 +43,19 @@ class ReplacingTest(folders.TestCase):
         self.assertEqual(self.path.read_bytes(), b"old")
         self.assertEqual(self.names(), ["x.txt"])
 
-    @parameterized.parameters("fsync", "replace")
-    def test_an_end_that_fails_leaves_the_old_file_alone(self, step):
+    def test_an_end_that_fails_leaves_the_old_file_alone(self):
         self.path.write_bytes(b"old")
-        fault = OSError(errno.EIO, "broken", "x", None, "y")
-        with mock.patch.object(os, step, side_effect=fault):
+        fault = OSError(errno.EIO, "broken")
+        with mock.patch.object(os, "fsync", side_effect=fault):
             with self.assertRaisesRegex(OSError, f"broken: '{self.path}'$"):
                 files.write(self.path, "new")
         self.assertEqual(self.path.read_bytes(), b"old")
+        self.assertEqual(self.names(), ["x.txt"])
+
+    def test_a_name_that_cannot_be_had_is_named_and_not_the_temporary(self):
+        with self.assertRaisesRegex(OSError, f"directory: '{self.path}'$"):
+            with files.replacing(self.path):
+                self.path.mkdir()
         self.assertEqual(self.names(), ["x.txt"])
 
     def test_link_at_the_temporary_name_is_not_followed(self):
