@@ -5,6 +5,7 @@
     GET  /health      whether every kind of request is answered at once
     GET  /metrics     counters, for Prometheus
     GET  /            the page
+    GET  /openapi.json  all of this for programs
 
 and, as LibreTranslate does, GET /languages, POST /detect and
 GET /frontend/settings.
@@ -51,7 +52,7 @@ _RETRY_AFTER = {429: "5", 503: "5", 504: "10"}
 _FORMS = "application/x-www-form-urlencoded", "multipart/form-data"
 _PAGE = pathlib.Path(__file__).parent / "page"
 _PAGE_FILES = {"/": "index.html"} | {
-    f"/{x}": x for x in ("page.css", "page.js")
+    f"/{x}": x for x in ("page.css", "page.js", "openapi.json")
 }
 _HEADERS = {
     "content-security-policy": (

@@ -1,0 +1,107 @@
+"""The OpenAPI description says what the server takes and answers."""
+
+import dataclasses
+import json
+
+import jsonschema
+from absl.testing import absltest
+
+import relpos_tf
+from relpos_tf.serving import app as app_lib
+from relpos_tf.serving import libretranslate
+from relpos_tf.serving import queries
+from tests.serving import servers
+
+TEXTS = {"source": "auto", "target": "de", "alternatives": 1}
+
+
+class Reads(dict):
+    """A request that notes which fields are read."""
+
+    def __init__(self, values):
+        super().__init__(values)
+        self.names = set()
+
+    def get(self, name, default=None):
+        self.names.add(name)
+        return super().get(name, default)
+
+    def __getitem__(self, name):
+        self.names.add(name)
+        return super().__getitem__(name)
+
+
+class OpenapiTest(absltest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.served = servers.Served(
+            {"de": servers.FakeTranslator()}, languages={"de": ("en", "de")}
+        )
+        cls.served.__enter__()
+        cls.addClassCleanup(cls.served.__exit__)
+        status, headers, body = cls.served.ask("GET", "/openapi.json")
+        assert (status, headers["content-type"]) == (200, "application/json")
+        cls.spec = json.loads(body)
+
+    def test_addresses_and_methods_are_those_of_the_application(self):
+        app = app_lib.make_app({}, self.served.limits, None)
+        found = {
+            (route.path, method.lower())
+            for route in app.routes
+            for method in route.methods - {"HEAD"}
+        }
+        page = {("/", "get"), ("/page.css", "get"), ("/page.js", "get")}
+        described = {
+            (path, method)
+            for path, methods in self.spec["paths"].items()
+            for method in methods
+        }
+        self.assertEqual(described, found - page)
+        self.assertEqual(self.spec["info"]["version"], relpos_tf.__version__)
+
+    def test_fields_of_requests_are_those_that_are_read(self):
+        schemas = self.spec["components"]["schemas"]
+        fields = {one.name for one in dataclasses.fields(queries.Query)}
+        fields = fields - {"decode_hparams", "is_html"} | queries.OPTIONS
+        self.assertEqual(schemas["LinesRequest"]["properties"].keys(), fields)
+        values = Reads({"q": "a", "source": "en", "target": "de"})
+        libretranslate.parse(values)
+        texts = schemas["TextsRequest"]
+        self.assertEqual(texts["properties"].keys(), values.names | {"api_key"})
+        self.assertEqual(texts["required"], ["q", "source", "target"])
+
+    def test_answers_are_as_described(self):
+        paths = self.spec["paths"]
+        for content in (
+            {"lines": ["ab", "a" * 100], "n_best": 2, "attention": True},
+            {"lines": ["Ab. Cd.", "7"], "split_sentences": True},
+            {"q": "<b>Ab</b>. 7", "format": "html", **TEXTS},
+            {"q": ["ab", ""], **TEXTS},
+            {"lines": 7},
+            {"q": 7, **TEXTS},
+        ):
+            status, _, answer = self.served.post(content)
+            self.check(paths["/translate"]["post"], status, answer)
+        for path in paths.keys() - {"/translate", "/metrics"}:
+            (method,) = paths[path]
+            status, _, body = self.served.ask(
+                method.upper(), path, '{"q": "a"}' if method == "post" else None
+            )
+            self.check(paths[path][method], status, json.loads(body))
+
+    def check(self, described, status, answer):
+        response = described["responses"][str(status)]
+        if "$ref" in response:
+            response = self.spec["components"]["responses"]["Error"]
+        schema = response["content"]["application/json"]["schema"]
+        validator = jsonschema.Draft202012Validator(
+            schema | {"components": self.spec["components"]}
+        )
+        validator.validate(answer)
+        if schema != {"type": "object"}:
+            self.assertFalse(validator.is_valid({"other": 1}))
+
+
+if __name__ == "__main__":
+    absltest.main()
