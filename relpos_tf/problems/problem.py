@@ -285,12 +285,12 @@ class Problem:
             # Beside untagged corpora, only what looks like a tag.
             first = re.compile(r"(<\S+>)(?!\S)" if "" in tags else r"(\S+)")
             begins = map(first.match, self.lines(data_dir, split)[0])
-            lone = {one[1] for one in begins if one}.difference(tags)
+            lone = [m[1] for m in begins if m and m[1] not in tags]
             if tags and lone:
                 warnings.append(
-                    f"Source lines of the {split} set begin with "
-                    f"{min(lone)!r}, and none of training does: their tags are "
-                    f"{', '.join(filter(None, tags))}."
+                    f"{len(lone):,} of {lines:,} source lines of the {split} "
+                    "set begin with no tag of training, which has "
+                    f"{', '.join(filter(None, tags))}: one with {lone[0]!r}."
                 )
             if split == "dev" and lines > _MANY_LINES:
                 warnings.append(

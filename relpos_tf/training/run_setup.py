@@ -386,9 +386,8 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
             line += f"read {times:.3g} times in an epoch"
         if tag:
             count, share = tokenizer_lib.fit(vocabulary, [tag])
-            line += (
-                f"; the tag is {count:.0f} pieces, {share * count:.0f} bytes"
-            )
+            line += f"; the tag is {count:.0f} pieces, "
+            line += f"{share * count:.0f} of them bytes"
         if tag or corpus.share is not None:
             _log.info("%s.", line)
     if not step:

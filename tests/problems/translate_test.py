@@ -261,7 +261,6 @@ class FilesProblemTest(folders.TestCase):
         ("train.en", "train.de", "dev.src", "dev.txt", ""),
         ("train.src", "train.tgt", "dev.de", "dev.en", ""),
         ("train.en", "train.de", "dev.de", "dev.en", "de to en; .* en to de"),
-        ("train.en", "train.de", "train.de", "dev.en", "de to en; .* en to de"),
         ("train.en", "train.txt", "dev.txt", "dev.fr", ""),
         ("train.en", "train.de", "dev.en", "dev.fr", "en to fr; .* en to de"),
         ("a.en,b.fra", "a.de,b.de", "dev.fr.gz", "dev.deu", ""),
@@ -281,34 +280,23 @@ class FilesProblemTest(folders.TestCase):
         for doubt in made.doubts:
             self.assertRegex(doubt, f"The dev set.*{expected}")
 
-    @parameterized.parameters(
-        ("zho", "zh"),
-        ("cmn", "zh"),
-        ("zh-CN", "zh"),
-        ("zh_Hans.xz", "zh"),
-        ("jpn", "ja"),
-        ("deu", "de"),
-        ("pt_br", "pt"),
-        ("EN", "en"),
-        ("yue", "yue"),
-        ("txt", "target"),
-        ("tok", "target"),
-        ("v2", "target"),
-        ("bpe", "target"),
-        ("src", "target"),
-        ("de-lowercase", "target"),
-    )
-    def test_suffixes_of_any_form_are_languages(self, suffix, code):
-        self.assertEqual(own_files.language(f"a.{suffix}", "target"), code)
+    def test_suffixes_of_any_form_are_languages(self):
+        for code, suffixes in {
+            "zh": "zho cmn zh-CN zh_Hans.xz",
+            "ja": "jpn",
+            "de": "deu DE de-AT",
+            "pt": "pt_br",
+            "yue": "yue",
+            "target": "txt tok v2 bpe src de-lowercase",
+        }.items():
+            for one in suffixes.split():
+                self.assertEqual(own_files.language(f"a.{one}", "target"), code)
 
     def test_characters_of_stray_lines_get_no_pieces(self):
         text = [f"{i} dogs and {i + 1} cats" for i in range(3000)]
         rare = "".join(map(chr, range(0x4E00, 0x5000)))
-        files = (
-            self.write("a.en", *text, rare),
-            self.write("a.de", *text, "cat " * 50),
-        )
-        made = self.make(files)
+        source = self.write("a.en", *text, rare)
+        made = self.make((source, self.write("a.de", *text, "cat " * 50)))
         made.prepare(self.data_dir)
         tokens = tokenizer.Tokenizer(made.tokenizer_path(self.data_dir))
         self.assertNoCommonElements(tokens.pieces(), rare)

@@ -244,8 +244,8 @@ class VocabularyTest(parameterized.TestCase):
         with self.assertLogs("relpos_tf") as logs:
             run_setup.describe(pets, str(folder), trainer)
         # A blank, three letters that are pieces, and two bytes.
-        line = "Corpus 1, tag <dig>: 3 pairs; the tag is 6 pieces, 2 bytes."
-        self.assertEqual(logs.records[-1].getMessage(), line)
+        line = "tag <dig>: 3 pairs; the tag is 6 pieces, 2 of them bytes."
+        self.assertEqual(logs.records[-1].getMessage(), f"Corpus 1, {line}")
 
     @parameterized.parameters(
         ("7 dogs", "INFO", "1\\.\\d\\d ids a word, 0.0% bytes; on the text of"),
