@@ -21,8 +21,8 @@ class Grid(NamedTuple):
 
     Example:
 
-    >>> Grid.parse("alpha=0.6,1;pos=emb").points()
-    ['alpha=0.6,pos=emb', 'alpha=1,pos=emb']
+    >>> Grid.parse("pos=emb; alpha = 0.6, 1;").points()
+    ['pos=emb,alpha=0.6', 'pos=emb,alpha=1']
     """
 
     axes: tuple[tuple[str, tuple[str, ...]], ...]

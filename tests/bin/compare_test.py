@@ -109,15 +109,9 @@ class RunsTest(folders.TestCase):
         self.assertIn("Not all labels have the same seeds: ", err)
         self.assertIn("b and a have equal hparams.", report["warnings"])
         self.assertIn("warning: b and a have equal hparams.\n", err)
+        self.assertIn("b-seed2 has not ended: it has 7 of 100,000 upd", err)
         self.assertIn(report["verdict"], out)
         report_lib.page.assert_called_once_with(report)
-
-    def test_runs_that_have_not_ended_are_reported(self):
-        run = run_dir.RunDir(self.folder / "a-seed1")
-        run.write_flags("--random_seed=1\n--train_steps=90\n")
-        code, _, err = self.compare("HERE/a-seed1")
-        self.assertEqual(code, 0, err)
-        self.assertIn("a-seed1 has not ended: it has 7 of 90 updates", err)
 
     def test_files_of_others_stand_beside_the_runs(self):
         examples.add_run(self.folder, "b-seed1", 2)
@@ -172,31 +166,22 @@ class RunsTest(folders.TestCase):
     @parameterized.parameters(
         ("problem", "other", "problem differs .pairs, other."),
         ("data", {"train": "0" * 64}, "train set differs .*, 00000000."),
+        ("tokenizer", b"else", "vocabulary differs .*"),
+        ("hparams", 0.9, "differ in alpha"),
     )
-    def test_runs_of_another_problem_are_refused(self, name, value, message):
-        path = examples.add_run(self.folder, "b-seed1")
-        record = json.loads((path / "problem.json").read_text())
-        del record["sha256"]
-        run_dir.RunDir(path).write_problem(record | {name: value})
-        code, _, err = self.compare("HERE/a-seed1,HERE/b-seed1")
-        self.assertEqual(code, 1)
-        self.assertRegex(err, rf"b-seed1, whose {message}\.\n\Z")
-        self.assertEqual(err.count("\n"), 1)
-
-    def test_other_tokenizer_is_refused(self):
-        path = examples.add_run(self.folder, "b-seed1")
-        (path / "tokenizer.model").write_bytes(b"else")
-        code, _, err = self.compare("HERE/a-seed1,HERE/b-seed1")
-        self.assertEqual(code, 1)
-        self.assertRegex(err, r"b-seed1, whose vocabulary differs .*\)\.\n\Z")
-
-    def test_seeds_of_a_label_have_the_same_hparams(self):
+    def test_runs_that_cannot_be_compared_are_refused(self, name, value, words):
         path = examples.add_run(self.folder, "a-seed2", 2)
         run = run_dir.RunDir(path)
-        run.write_hparams(run.read_hparams().replace(alpha=0.9))
+        if name == "tokenizer":
+            (path / "tokenizer.model").write_bytes(value)
+        elif name == "hparams":
+            run.write_hparams(run.read_hparams().replace(alpha=value))
+        else:
+            run.write_problem(run.read_problem() | {name: value})
         code, _, err = self.compare("HERE/a-*")
         self.assertEqual(code, 1)
-        self.assertRegex(err, "same hparams for all runs of a. .* alpha.\n")
+        self.assertRegex(err, rf"a-seed2, \w+ {words}\.\n\Z")
+        self.assertEqual(err.count("\n"), 1)
 
     def test_interrupted_command_says_how_to_go_on(self):
         with mock.patch.object(
