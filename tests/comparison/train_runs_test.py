@@ -87,6 +87,7 @@ class TrainTest(folders.TestCase):
 
     def test_resumed_run_says_from_where_and_repeats_no_line(self):
         run = self.run_of("a")
+        run.path.mkdir()
         event = {"step": 4, "split": "train", "loss": 9.0}
         rates = dict.fromkeys(
             ("steps_per_second", "tokens_per_second", "target_tokens"), 2.0
