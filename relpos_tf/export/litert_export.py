@@ -48,6 +48,7 @@ _OUTPUTS = {
     "scores": "float32 [1, {n}]: the log-probability / length penalty; -1e7: "
     "no translation",
 }
+_OLDEST = {"int8": "ai-edge-litert 1.3"}  # that has FULLY_CONNECTED 12
 # Ids of the sentences with which a converted model is compared.
 _SIZES = (2, 9)
 # LiteRT adds in another order; scores of equal translations differ by 1e-5.
@@ -269,6 +270,7 @@ def describe(
     return saved_model.describe(engine, decode_hparams, prefix) | {
         "format": litert_engine.FORMAT,
         "requires": ["ai_edge_litert", "sentencepiece"],
+        "oldest_runtime": _OLDEST.get(quantization, "tflite-runtime 2.14"),
         "versions": run_dir.versions()
         | {"ai-edge-litert": metadata.version("ai-edge-litert")},
         "quantization": quantization,

@@ -19,6 +19,7 @@ import shutil
 import tarfile
 import urllib.request
 import zipfile
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -115,9 +116,9 @@ class ParallelText:
 
     def __init__(
         self,
-        files: Sequence[tuple[pathlib.Path, pathlib.Path]],
+        files: Sequence[tuple[str | pathlib.Path, str | pathlib.Path]],
         num_lines: Sequence[int | None] = (),
-        checksums: Sequence[tuple[str, str]] = (),
+        checksums: Iterable[tuple[str, ...]] = (),
     ):
         self.files, self._count = list(files), 0
         self._checksums = dict(zip(self.files, checksums, strict=False))

@@ -116,11 +116,6 @@ def check_replaceable(folder: pathlib.Path) -> None:
     """
     if not folder.exists():
         return
-    if not folder.is_dir():
-        raise errors.UserError(
-            f"Expected {folder} to be a folder. Received: a file. Move it "
-            "elsewhere, or name another --data_dir."
-        )
     known = set()
     if (folder / MANIFEST).is_file():
         known = {MANIFEST, *read_manifest(folder)["files"]}

@@ -214,10 +214,6 @@ class Problem:
             UserError: not prepared, no such split, or a file is damaged.
         """
         manifest = self.manifest(data_dir)
-        if split not in manifest["counts"]:
-            raise errors.UserError(
-                f"Problem {self.name} has no split {split!r} under {data_dir}."
-            )
         return manifest_lib.tokens(self.folder(data_dir), manifest, split)
 
     def corpora(self, data_dir: str | pathlib.Path) -> list[plan.Corpus]:
@@ -259,11 +255,6 @@ class Problem:
             UserError: not prepared, no such lines, or a file is damaged.
         """
         manifest = self.manifest(data_dir)
-        if split == "train" or split not in manifest["counts"]:
-            raise errors.UserError(
-                f"Problem {self.name} has no lines of split {split!r} under "
-                f"{data_dir}."
-            )
         folder = self.folder(data_dir)
         source, target = (
             manifest_lib.checked(folder, manifest, f"{split}.{side}")

@@ -256,6 +256,7 @@ class Trainer:
     def _record(self, event: dict[str, Any]) -> None:
         """Writes an event to the run's metrics and for TensorBoard."""
         if self._hosts.is_chief:
+            self.run.read_hparams()  # raises if the folder was removed
             self.run.append_metrics(event)
             self._summaries.write(event)
 

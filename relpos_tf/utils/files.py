@@ -85,9 +85,8 @@ def replacing(
                 file.close()  # On a full disk this fails once more.
             with contextlib.suppress(OSError):
                 keep(partial)
-            if getattr(error, "errno", None) and (
-                error.filename in (None, partial)
-            ):
+            is_own = getattr(error, "filename", "") in (None, partial)
+            if is_own and getattr(error, "errno", None):
                 raise OSError(error.errno, error.strerror, path) from error
             raise
 

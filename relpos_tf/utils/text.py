@@ -243,8 +243,7 @@ def _keep(path, on_kept, partial):
         # On a full disk, only a part of the last line may be written.
         sizes = [len(line) for line in written if line.endswith(b"\n")]
     if not sizes:
-        os.unlink(partial)
-        return
+        return os.unlink(partial)
     kept = f"{path}.first-{len(sizes)}-lines"
     os.truncate(partial, sum(sizes))
     os.replace(partial, kept)

@@ -207,6 +207,7 @@ class ExportTest(folders.TestCase):
         info = json.loads((folder / "export_info.json").read_text())
         self.assertEqual(info["format"], "litert")
         self.assertEqual(info["quantization"], "none")
+        self.assertEqual(info["oldest_runtime"], "tflite-runtime 2.14")
         self.assertIsNone(info["max_positions"])
         loaded = relpos_tf.Translator.load(folder)
         self.assertEqual(loaded.engine.longest_source, 256)

@@ -79,9 +79,17 @@ class RetentionTest(tiny_runs.TestCase):
             with self.assertRaisesRegex(errors.UserError, message):
                 self.trainer("new", 3, evaluate=True).train()
             path.write_bytes(original)
-        with self.assertRaisesRegex(errors.UserError, "no split 'quiz'"):
+        with self.assertRaisesRegex(errors.UserError, "no file quiz.ids"):
             self.trainer("new", 3, evaluate=True, eval_split="quiz").train()
         self.assertEmpty(run_dir_lib.all_steps(self.folder / "new"))
+
+    def test_a_run_that_is_removed_while_it_trains_does_not_end_well(self):
+        trainer = self.trainer("gone", 3)
+        (self.folder / "gone" / "hparams.json").unlink()
+        with self.assertRaisesRegex(
+            errors.UserError, "with hparams.json.*gone"
+        ):
+            trainer.train()
 
     def test_events_before_the_first_checkpoint_are_removed(self):
         trainer = self.trainer("begun", 1)
