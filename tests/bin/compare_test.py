@@ -419,12 +419,8 @@ class TrainTest(folders.TestCase):
         for name, value in {
             "problem": "translate_files",
             "train_source": "s",
-            "dev_target": "t",
-            "vocab_size": 300,
             "random_seed": 3,
-            "train_steps": 40,
             "local_eval_frequency": 20,
-            "log_step_count_steps": 4,
             "output_dir": f"{self.folder}/runs/k=0-seed3",
         }.items():
             self.assertEqual(trainer.FLAGS[name].value, value, name)
