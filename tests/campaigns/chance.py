@@ -1,6 +1,6 @@
 """Compares simulated systems whose true difference is known, many times.
 
-    python -m tests.campaigns.chance [--comparisons=1000]
+    python -m tests.campaigns.chance [--comparisons=1000] [--measure=bleu]
 
 A comparison trains two labels with 1, 2, 3 or 5 seeds. Every label has a true
 quality; every training adds an effect of its seed, normal with a standard
@@ -38,6 +38,7 @@ from relpos_tf.comparison import two_way
 
 SEEDS = 1, 2, 3, 5
 KINDS = {"equal": 0.0, "mixed": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
+MEASURES = {"bleu": corpus_measures.Bleu, "chrf": corpus_measures.ChrF}
 SPREADS = 0.5, 1.5
 # Of the preference of a label for a sentence, in the unit of `Pool.tilts`.
 PREFERENCE = 0.4
@@ -180,10 +181,11 @@ def is_expected(kind, found, comparisons):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--comparisons", type=int, default=1000)
+    parser.add_argument("--measure", choices=MEASURES, default="bleu")
     flags = parser.parse_args()
     generator = np.random.default_rng(1979)
     references, translations = made_lines(generator)
-    pool = Pool(corpus_measures.Bleu(), references, translations)
+    pool = Pool(MEASURES[flags.measure](), references, translations)
     print(
         f"{len(references)} lines, {len(translations)} translations of each, "
         f"{pool.measure.name} {pool.middle:.1f}"
