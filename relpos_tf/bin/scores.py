@@ -17,8 +17,8 @@ def define_tokenizer(flag_values: command.Flags) -> None:
         "bleu_tokenize",
         "",
         "sacreBLEU's tokenizer for BLEU, such as zh, intl, char or none. "
-        "Default: that of the target language: zh, ja-mecab, ko-mecab, char "
-        "for Thai, Khmer, Lao, Burmese and Tibetan, and 13a for all others.",
+        "Default: that of the target language: zh, ja-mecab, ko-mecab, char of "
+        "Thai, Khmer, Lao, Burmese and Tibetan, and 13a for all others.",
     )
     flags.register_validator(
         "bleu_tokenize", _can_load, flag_values=flag_values

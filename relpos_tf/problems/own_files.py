@@ -78,8 +78,9 @@ def corpora(sources: str, targets: str) -> list[Pairs]:
         first, second = map(_matching, pair)
         if lone := sorted(first.keys() ^ second.keys()):
             raise errors.UserError(
-                f"Expected files of the same names that fit {pair[0]} and "
-                f"{pair[1]}. Received: {len(first)} and {len(second)} files, "
+                f"Expected {pair[0]} and {pair[1]} to fit as many files, with "
+                "the same in the places of `*`. Received: "
+                f"{len(first)} and {len(second)} files, "
                 f"{(first | second)[lone[0]]} without its other side."
             )
         found.append([(path, second[part]) for part, path in first.items()])
