@@ -36,8 +36,7 @@ command.define_problem_flags(FLAGS, "translate_ende_phrases")
 FLAGS.define_strings(
     output_dir="The run's directory. Default: runs/PROBLEM-HPARAMS_SET.",
     hparams="Changes to the set: name=value,name=value.",
-    warm_start_from="A run or a checkpoint whose weights a new run starts "
-    "from.",
+    warm_start_from="Run or checkpoint whose weights a new run starts from.",
 )
 FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
@@ -108,8 +107,7 @@ FLAGS.define_float(
 FLAGS.define_bool(
     "eval_early_stopping_metric_minimize",
     None,
-    "Whether a lower value is better. Default: true for the loss, false for "
-    "the other metrics.",
+    "Whether lower values are better. Default: true only for the loss.",
 )
 FLAGS.define_integer(
     "num_logical_cpus",
