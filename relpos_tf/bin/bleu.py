@@ -46,6 +46,8 @@ def main() -> None:
     """Prints the scores."""
     command.check_outputs(FLAGS, ["score_json"], ["translation", "reference"])
     command.require(FLAGS, "translation")
+    from relpos_tf.training import metrics  # imports sacreBLEU
+
     translations = list(text.checked_lines(FLAGS.translation))
     if FLAGS.test_set:
         found = scores.sacrebleu_set_of(FLAGS.test_set, FLAGS.language_pair)
@@ -54,8 +56,6 @@ def main() -> None:
         command.require(FLAGS, "reference")
         paths = FLAGS.reference.split(",")
         references = test_sets.paired_lines(paths, len(translations))
-    from relpos_tf.training import metrics  # imports sacreBLEU
-
     if FLAGS.tokenized_language:
         with command.flag_value("tokenized_language"):
             metrics.check_moses_language(FLAGS.tokenized_language)
