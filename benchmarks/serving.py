@@ -7,8 +7,10 @@ a server in another one. Each of `--clients` sends a line and waits for its
 translation, which is compared, before it sends the next, `--sentences` in all.
 Requests of this server's API and of LibreTranslate's are mixed, if the model
 knows its languages. They begin once `/health` says that the server is ready, as
-behind a proxy. Meanwhile `--bad_clients` send rubbish and huge bodies, and hang
-up. All traffic stays on 127.0.0.1. Prints one JSON line:
+behind a proxy. A first round has nobody else; in a second one, `--bad_clients`
+send long lines of bytes, forms that are none, huge bodies and rubbish, hang up,
+and hold connections without a request. All traffic stays on 127.0.0.1. Prints
+one JSON line, in which `[a, b]` are the values of the two rounds:
 
 `requests` counts those of each of `KINDS`; `sentences_per_second`, `p50_ms` and
 `p99_ms` are those of the good clients;
@@ -17,7 +19,7 @@ up. All traffic stays on 127.0.0.1. Prints one JSON line:
 batches of 64; `cpu_ms` is the server's processor time for a sentence;
 `batch_lines` is the mean number of lines that the server joined; `different`
 counts translations that rounding changed, with the same score, and `wrong` all
-others; `memory_mb` is the server's before and after.
+others; `memory_mb` is the server's before, and after each round.
 """
 
 import collections
@@ -162,17 +164,23 @@ class Load:
     def _bad(self, seed):
         """Misbehaves in turn, until the good clients are done."""
         choose = random.Random(seed)
-        while not self._is_done.wait(BAD_PAUSE):
-            request = choose.choice(BAD_REQUESTS)
-            with contextlib.suppress(OSError):
-                with socket.create_connection((HOST, self.port), 20) as one:
-                    one.sendall(request)
-                    if request in HANG_UPS:
-                        continue
-                    answer = one.recv(99)
-                    status = re.match(rb"HTTP/1.1 (\d+)", answer)
-                    with self._lock:
-                        self.bad[status[1].decode() if status else "none"] += 1
+        with contextlib.ExitStack() as held:
+            while not self._is_done.wait(BAD_PAUSE):
+                with contextlib.suppress(OSError):
+                    self._misbehave(choose.choice(BAD_REQUESTS), held)
+
+    def _misbehave(self, request, held):
+        one = socket.create_connection((HOST, self.port), 20)
+        if request in SILENT:
+            held.enter_context(one)
+            one.sendall(request)
+            return
+        with one:
+            one.sendall(request)
+            if request not in HANG_UPS:
+                status = re.match(rb"HTTP/1.1 (\d+)", one.recv(99))
+                with self._lock:
+                    self.bad[status[1].decode() if status else "none"] += 1
 
     def wait_until_ready(self):
         """Waits until `/health` answers 200; returns the seconds it took."""
@@ -226,7 +234,14 @@ def post(body, length=None, content_type=TYPES[0]):
     return head.encode() + body
 
 
+FORM = "multipart/form-data; boundary=x"
+PART = b"--x\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n"
 BAD_REQUESTS = (
+    post(json.dumps({"lines": ["\U0001f600" * 2000]}).encode()),
+    post(json.dumps(dict.fromkeys(map(str, range(80_000)))).encode()),
+    post(b'{"lines": [' + b'"", ' * 200_000 + b'""]}'),
+    post(PART * 18_000, content_type=FORM),
+    post(b"&" * 999_000, content_type=TYPES[1]),
     bytes(range(256)) * 40 + b"\r\n\r\n",
     b"GET / HTTP/1.1\r\nX: " + b"x" * 300_000,  # a huge head
     post(b"{'lines': ["),
@@ -237,8 +252,11 @@ BAD_REQUESTS = (
     # Clients that hang up, the last one in the middle of its body.
     post(b'{"lines": ["Nobody waits for this."], "n_best": 2}'),
     post(b'{"lines": ["', length=1000),
+    # Clients that hold their connections, with half a head or none.
+    b"GET / HTTP/1.1\r\nX: ",
+    b"",
 )
-HANG_UPS = BAD_REQUESTS[-2:]
+HANG_UPS, SILENT = BAD_REQUESTS[-4:-2], BAD_REQUESTS[-2:]
 
 
 @contextlib.contextmanager
@@ -264,7 +282,7 @@ def server_of(path):
             yield int(found[1])
         finally:
             process.send_signal(signal.SIGTERM)
-        if process.wait(60) or not said().endswith("Stopped.\n"):
+        if process.wait(60) != 128 + signal.SIGTERM:
             raise SystemExit(said())
 
 
@@ -312,31 +330,47 @@ def main():
         ]
     expected, decoder = decode(path, lines)
     with server_of(path) as port:
-        load = Load(port, lines, expected, args.sentences, languages)
-        warm_up_seconds = load.wait_until_ready()
-        before = load.metric("process_cpu_seconds_total")
-        memory = [load.metric("process_resident_memory_bytes")]
-        seconds = load.run(args.clients, args.bad_clients)
-        memory.append(load.metric("process_resident_memory_bytes"))
-        cpu_seconds = load.metric("process_cpu_seconds_total") - before
-        batch_lines = load.metric("relpos_batch_lines_sum")
-        batch_lines /= load.metric("relpos_batch_lines_count")
-    times = sorted(load.seconds)
+        loads = [
+            Load(port, lines, expected, args.sentences, languages)
+            for _ in range(2)
+        ]
+        metric = loads[0].metric
+        warm_up_seconds = loads[0].wait_until_ready()
+        cpu_seconds = [metric("process_cpu_seconds_total")]
+        memory = [metric("process_resident_memory_bytes")]
+        seconds = []
+        for load, bad_clients in zip(loads, (0, args.bad_clients), strict=True):
+            seconds.append(load.run(args.clients, bad_clients))
+            cpu_seconds.append(metric("process_cpu_seconds_total"))
+            memory.append(metric("process_resident_memory_bytes"))
+        batch_lines = metric("relpos_batch_lines_sum")
+        batch_lines /= metric("relpos_batch_lines_count")
+
+    def milliseconds(share):
+        """Returns the latency of a share of the requests, of each round."""
+        times = [sorted(load.seconds) for load in loads]
+        return [round(1000 * each[int(share * len(each))]) for each in times]
+
     outcomes = dict.fromkeys(("right", "different", "wrong"), 0)
     result = {
         "clients": args.clients,
         "sentences": args.sentences,
-        "requests": dict(load.requests),
-        **outcomes | load.outcomes,
-        "sentences_per_second": round(args.sentences / seconds, 1),
+        "requests": dict(loads[0].requests + loads[1].requests),
+        **outcomes | (loads[0].outcomes + loads[1].outcomes),
+        "sentences_per_second": [
+            round(args.sentences / each, 1) for each in seconds
+        ],
         "decoder": round(decoder, 1),
         "warm_up_s": round(warm_up_seconds, 1),
-        "p50_ms": round(1000 * times[len(times) // 2]),
-        "p99_ms": round(1000 * times[int(0.99 * len(times))]),
-        "cpu_ms": round(1000 * cpu_seconds / args.sentences, 1),
+        "p50_ms": milliseconds(0.5),
+        "p99_ms": milliseconds(0.99),
+        "cpu_ms": [
+            round(1000 * (after - before) / args.sentences, 1)
+            for before, after in itertools.pairwise(cpu_seconds)
+        ],
         "batch_lines": round(batch_lines, 1),
         "memory_mb": [round(each / 2**20) for each in memory],
-        "bad_answers": dict(sorted(load.bad.items())),
+        "bad_answers": dict(sorted(loads[1].bad.items())),
     }
     print(json.dumps(result))
 

@@ -43,6 +43,7 @@ class LoadTest(absltest.TestCase):
             list(map(expected_of, LINES)),
             600,
             max_batch_lines=16,
+            max_line_ids=100,
             timeout_s=5.0,
         )
         load.run(clients=24, bad_clients=5)
