@@ -128,16 +128,20 @@ def find(
 ) -> batching.Worker:
     """Returns the first worker that translates a pair of languages.
 
+    Another code of the same language, as en_US of en, will do if none is equal.
+
     Raises:
         UserError: none does.
     """
-    known: dict[str, None] = {}  # each pair once, in the models' order
-    for worker in workers:
-        served = worker.model.languages
-        if served[1] == target and source in (served[0], AUTO):
-            return worker
-        if all(served):
-            known["-".join(served)] = None
+    workers = list(workers)
+    for same in (str, languages_lib.base):
+        for worker in workers:
+            own = [same(code) for code in worker.model.languages]
+            is_source = source == AUTO or own[0] == same(source)
+            if is_source and own[1] == same(target):
+                return worker
+    pairs = [worker.model.languages for worker in workers]
+    known = dict.fromkeys("-".join(pair) for pair in pairs if all(pair))
     raise errors.UserError(
         "Expected languages that this server translates: "
         f"{', '.join(known) or 'none, since no model knows its own'}. "

@@ -268,6 +268,14 @@ class LibreTranslateTest(parameterized.TestCase):
             answer = self.translate("ab", alternatives=3)
         self.assertEqual(answer["alternatives"], [])
 
+    @parameterized.parameters("en_US", "EN", "en-GB", "eng")
+    def test_any_code_of_a_language_is_taken(self, code):
+        status, answer = self.post(q="ab", source=code, target="deu")
+        self.assertEqual((status, answer["translatedText"]), (200, "BA"))
+        status, answer = self.post(q="ab", source=code, target="fr_CA")
+        self.assertEqual(status, 400)
+        self.assertIn(f"Received: {code}-fr_CA.", answer["error"])
+
     def test_auto_is_the_language_of_the_model(self):
         for target, model in (("de", "de"), ("zh", "zh")):
             status, answer = self.post(
