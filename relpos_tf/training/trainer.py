@@ -256,7 +256,7 @@ class Trainer:
     def _record(self, event: dict[str, Any]) -> None:
         """Writes an event to the run's metrics and for TensorBoard."""
         if self._hosts.is_chief:
-            self.run.read_hparams()  # raises if the folder was removed
+            run_dir_lib.run_of(self.run.path)  # raises if it was removed
             self.run.append_metrics(event)
             self._summaries.write(event)
 

@@ -87,7 +87,7 @@ class RetentionTest(tiny_runs.TestCase):
         trainer = self.trainer("gone", 3)
         (self.folder / "gone" / "hparams.json").unlink()
         with self.assertRaisesRegex(
-            errors.UserError, "with hparams.json.*gone"
+            errors.UserError, "holds hparams.json.*gone"
         ):
             trainer.train()
 
