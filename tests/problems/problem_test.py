@@ -227,7 +227,7 @@ class ProblemTest(PetsTestCase):
             lambda: pets.lines(self.data_dir, "test"),
             lambda: pets.pairs("test"),
         ):
-            with self.assertRaisesRegex(errors.UserError, "'test'|no file test"):
+            with self.assertRaisesRegex(errors.UserError, "'test'|file test"):
                 call()
 
     @parameterized.parameters(
