@@ -6,7 +6,8 @@ r"""Answers requests to translate, and shows a page to try models with.
   relpos-serve --model=relative=runs/relative --model=int8=runs/int8
       serves two models, by their names; the page shows them side by side
 
-  curl http://127.0.0.1:8000/translate -d '{"lines": ["A dog runs."]}'
+  curl http://127.0.0.1:8000/translate -H 'Content-Type: application/json' \
+      -d '{"lines": ["A dog runs."]}'
       translates; docs/serving.md has the fields, limits and status codes
 
 A run stands for its result: the average of its end, else its newest checkpoint;
