@@ -63,7 +63,8 @@ def compile_step(
         `source_tokens`; and `is_made`, a bool scalar: whether the update was
         made.
     """
-    gradients, apply = _gradient_function(model), optimizer.apply
+    gradients = _gradient_function(model)
+    apply: Callable = optimizer.apply
     if jit_compile:
         apply = optimizer.compiled()
         # Not the whole step: XLA refuses variables of another device. Under a
