@@ -140,8 +140,7 @@ class Worker:
             UserError: a line has too many ids, or the model cannot do it; with
                 status 503, too many lines wait or the server stops.
         """
-        ids = max(query.sizes, default=0)
-        if ids > self.line_ids:
+        if (ids := max(query.sizes, default=0)) > self.line_ids:
             raise errors.UserError(
                 f"A line may have at most {self.line_ids} ids here, which are "
                 f"pieces of words or bytes. Received: {ids}. Split it."
