@@ -75,7 +75,7 @@ FLAGS.define_strings(
     score_json="With --decode_reference or --test_set: a JSON file for scores "
     "and settings.",
     decode_hparams="name=value,name=value: beam_size, alpha, extra_length "
-    "(default: the run's own), batch_size (lines at once), return_beams, "
+    "(default: the run's own), batch_size (lines at once), n_best, "
     "write_beam_scores, return_alignments (pairs of words, as 0-0 1-2), "
     "max_input_size (ids kept of a line), min_length, no_repeat_ngram_size; to "
     "draw at random: sampling_method=random, sampling_temp, "
@@ -302,7 +302,7 @@ def decode(
     translations = translator.translations(
         lines,
         decode_hparams,
-        n_best=decode_hparams.beam_size if decode_hparams.return_beams else 1,
+        n_best=decode_hparams.n_best,
         with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
         progress=functools.partial(
@@ -385,12 +385,13 @@ def translation_line(
 ) -> str:
     """Returns the output line of an `engines.Translation`."""
     is_aligned = decode_hparams.return_alignments
-    if not decode_hparams.return_beams and not is_aligned:
+    is_scored = decode_hparams.write_beam_scores
+    if decode_hparams.n_best == 1 and not is_aligned and not is_scored:
         return translation.texts[0]
     fields = []
     for i, line in enumerate(translation.texts):
         fields.append(line.replace("\t", " "))
-        if decode_hparams.write_beam_scores:
+        if is_scored:
             fields.append(f"{translation.scores[i]:.4f}")
         if is_aligned:
             fields.append(translation.alignment(i))

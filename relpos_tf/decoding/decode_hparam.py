@@ -29,19 +29,18 @@ class DecodeHParams(fields.Record):
 
     Example:
 
-    >>> DecodeHParams.parse("beam_size=2,alpha=1,return_beams=true").alpha
+    >>> DecodeHParams.parse("beam_size=2,alpha=1,n_best=2").alpha
     1.0
     """
 
     beam_size: int | None = fields.like(
-        hparam.HParams, "beam_size", when=f"{_SEARCHED} or return_beams=true"
+        hparam.HParams, "beam_size", when=_SEARCHED
     )
     alpha: float | None = fields.like(hparam.HParams, "alpha")
     extra_length: int | None = fields.like(hparam.HParams, "extra_length")
     batch_size: int = fields.number(0)  # lines translated at once; 0: 128
-    return_beams: bool = False  # all hypotheses of a line, tab-separated
-    # And the score after each.
-    write_beam_scores: bool = fields.switch(False, when="return_beams=true")
+    n_best: int = fields.number(1, least=1)  # translations of a line
+    write_beam_scores: bool = False  # and the score after each
     return_alignments: bool = False  # and pairs of words, as 0-0 1-2
     max_input_size: int = fields.number(0)  # ids kept of a line; 0: all
     min_length: int = fields.number(0, most=10_000)  # ids before the end
@@ -60,9 +59,9 @@ class DecodeHParams(fields.Record):
     @classmethod
     def parse(cls, text: str) -> "DecodeHParams":
         """Reads a comma-separated list such as `"beam_size=4,alpha=0.6"`."""
-        if "n_best=" in text:  # the name in Python and in the service
+        if "return_beams" in text:  # tensor2tensor's
             raise errors.UserError(
-                "The N best translations are beam_size=N,return_beams=true. "
+                "The N best translations are n_best=N, of at least N beams. "
                 f"Received: {text}."
             )
         return cls().override(text)

@@ -20,7 +20,7 @@ _log = logging.getLogger("relpos_tf")
 _HELP = (
     "Type a line to translate; the first one takes longer. :name=value,... "
     "changes settings of --decode_hparams, as :beam_size=8 or "
-    ":return_beams=true, : shows them. Ctrl-C drops a line, Ctrl-D leaves."
+    ":n_best=3, : shows them. Ctrl-C drops a line, Ctrl-D leaves."
 )
 
 
@@ -33,7 +33,7 @@ def run(
     Args:
         translator: The translator.
         decode_hparams: The first settings, completed by the translator's
-            engine. With `return_beams`, all hypotheses are shown.
+            engine. With `n_best`, scores are shown as well.
     """
     with contextlib.suppress(ImportError):  # not on every system
         import readline  # noqa: F401  # gives `input` its keys and a history
@@ -70,15 +70,14 @@ def _changed(engine, decode_hparams, typed):
 def _translate(translator, decode_hparams, line, write):
     """Writes the translations of a line, and shows the time they took."""
     started = time.monotonic()
-    is_all = decode_hparams.return_beams
-    n_best = decode_hparams.beam_size if is_all else 1
+    n_best = decode_hparams.n_best
     (found,) = translator.translations([line], decode_hparams, n_best=n_best)
     for i, (one, score) in enumerate(
         zip(found.texts, found.scores, strict=True)
     ):
         if decode_hparams.return_alignments:
             one += f"  {found.alignment(i)}"
-        if not is_all:
+        if n_best == 1:
             write(one)
         elif score > engines.NO_HYPOTHESIS:
             write(f"{score:8.4f}  {one}")

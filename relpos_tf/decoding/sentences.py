@@ -97,10 +97,11 @@ def check(decode_hparams: decode_hparam.DecodeHParams) -> None:
     Raises:
         UserError: alternatives or alignments are wanted.
     """
-    for name in ("return_beams", "return_alignments"):
-        if getattr(decode_hparams, name):
+    for name, plain in ("n_best", 1), ("return_alignments", False):
+        value = getattr(decode_hparams, name)
+        if value != plain:
             raise errors.UserError(
-                f"{name}=true needs one sentence a line, without "
+                f"{name}={value} needs one sentence a line, without "
                 "--split_sentences."
             )
 

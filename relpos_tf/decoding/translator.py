@@ -374,8 +374,8 @@ def _check_options(options):
     parameters = inspect.signature(Translator.translate).parameters
     known = {*parameters, *fields.kinds(decode_hparam.DecodeHParams)}
     known -= {"self", "lines", "options"}
-    # `n_best`, `return_scores` and `return_attention` here.
-    known -= {"return_beams", "write_beam_scores", "return_alignments"}
+    # `return_scores` and `return_attention` here.
+    known -= {"write_beam_scores", "return_alignments"}
     fields.check_names(options, dict.fromkeys(known), "options")
 
 

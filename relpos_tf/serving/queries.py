@@ -17,7 +17,7 @@ from relpos_tf.serving import limits as limits_lib
 OPTIONS = fields.kinds(decode_hparam.DecodeHParams).keys() - {
     "batch_size",
     "max_input_size",
-    "return_beams",
+    "n_best",
     "write_beam_scores",
     "return_alignments",
 }

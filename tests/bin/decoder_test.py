@@ -109,12 +109,12 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(show.call_args[0][0](), "Sentences so far: 4")
         sentences = sum(map(len, self.engine.batches))
         self.assertEqual(sentences, 3)
-        for more in "return_beams", "return_alignments":
+        for more in "n_best=2", "return_alignments=True":
             code, _, err = self.decode(
-                "--split_sentences", f"--decode_hparams={more}=true"
+                "--split_sentences", f"--decode_hparams={more}"
             )
             self.assertEqual(code, 2)
-            self.assertIn(f"{more}=true needs one sentence a line", err)
+            self.assertIn(f"{more} needs one sentence a line", err)
 
     def test_file_and_standard_input_give_the_same(self):
         content = b"one\r\n\xff two \xe2\x80\n\n" + b"three\n" * 17 + b"three"
@@ -224,7 +224,7 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(self.engine.batches[2:], [["a", "b"]])
 
     def test_hypotheses_and_scores_are_separated_by_tabs(self):
-        settings = "--decode_hparams=beam_size=2,return_beams=true"
+        settings = "--decode_hparams=n_best=2"
         _, out, _ = self.decode(settings, stdin=b"a\tb\n\n")
         self.assertEqual(out, b"A B\tA B1\n\t\n")
         _, out, _ = self.decode(
@@ -237,7 +237,7 @@ class DecoderTest(folders.TestCase):
         self.engine = translator_test.AlignedEngine()
         _, out, _ = self.decode(settings, stdin=b"a\tb\n\nc")
         self.assertEqual(out, b"A B\t0-0\n\t\nC\t0-0\n")
-        settings += ",beam_size=2,return_beams=true"
+        settings += ",n_best=2"
         _, out, _ = self.decode(settings, stdin=b"a")
         self.assertEqual(out, b"A\t0-0\tA1\t0-0\n")
         _, out, _ = self.decode(

@@ -130,7 +130,7 @@ TABLE = {
         ("--score_file=a --export_dir=export", "--score_file one of"),
         ("--decode_hparams=beam_siez=3", "--decode_hparams: beam_size Known"),
         ("--decode_hparams=beam_size=0", "at least 1 beam_size=0"),
-        ("--decode_hparams=write_beam_scores=true", "needs return_beams"),
+        ("--decode_hparams=return_beams=true", "n_best=N"),
         ("--decode_from_file=no", "no: no such file"),
         ("--decode_from_file=blank", "blank is empty"),
         ("--decode_from_file=a --decode_reference=no", "no: no such file"),

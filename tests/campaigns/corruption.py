@@ -184,7 +184,7 @@ class World:
             place,
             f"--decode_from_file={self.lines}",
             f"--decode_to_file={output}",
-            "--decode_hparams=return_beams=true,write_beam_scores=true",
+            "--decode_hparams=n_best=2,write_beam_scores=true",
         )
 
     def case(self, target, number):

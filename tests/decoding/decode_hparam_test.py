@@ -32,9 +32,9 @@ class DecodeHParamsTest(parameterized.TestCase):
             f"`{name}` must be {expected}. Received: {name}=",
         )
 
-    def test_the_name_of_python_leads_to_those_here(self):
-        with self.assertRaisesRegex(errors.UserError, "N,return_beams=true"):
-            decode_hparam.DecodeHParams.parse("alpha=1,n_best=3")
+    def test_the_name_of_tensor2tensor_leads_to_that_here(self):
+        with self.assertRaisesRegex(errors.UserError, "are n_best=N"):
+            decode_hparam.DecodeHParams.parse("alpha=1,return_beams=true")
 
     def test_the_int_of_a_float_becomes_a_float(self):
         settings = decode_hparam.DecodeHParams(alpha=1, sampling_temp=2)
@@ -50,9 +50,9 @@ class DecodeHParamsTest(parameterized.TestCase):
         ("sampling_temp", "1e-30", 1e-30),
         ("sampling_top_p", "1e-30", 1e-30),
         # As in hparams.
-        ("return_beams", "yes", True),
-        ("return_beams", "No", False),
-        ("return_beams", "1", True),
+        ("write_beam_scores", "yes", True),
+        ("write_beam_scores", "No", False),
+        ("write_beam_scores", "1", True),
     )
     def test_what_means_something_is_taken(self, name, text, value):
         settings = decode_hparam.DecodeHParams.parse(
@@ -64,12 +64,7 @@ class DecodeHParamsTest(parameterized.TestCase):
         ("sampling_keep_top_k=3", "sampling_method=random"),
         ("sampling_method=argmax,random_seed=1", "sampling_method=random"),
         ("beam_size=3,sampling_method=random", "sampling_method=argmax"),
-        ("write_beam_scores=true", "return_beams=true"),
     )
     def test_what_has_no_effect_is_refused(self, text, needed):
         with self.assertRaisesRegex(errors.UserError, f"it needs {needed}"):
             decode_hparam.DecodeHParams.parse(text)
-        # Drawn translations are as many as the beams.
-        decode_hparam.DecodeHParams.parse(
-            "sampling_method=random,return_beams=true,beam_size=3"
-        )

@@ -76,7 +76,7 @@ class RunTest(parameterized.TestCase):
 
     def test_settings_change_and_are_shown(self):
         output, messages = self.talk(
-            "a", ":beam_size=2, return_beams=true", "b", ":return_beams=no", "c"
+            "a", ":beam_size=2, n_best=2", "b", ":n_best=1", "c"
         )
         self.assertEqual(output, ["A", "  0.0000  B", " -1.0000  B1", "C"])
         self.assertIn("beam_size=2, alpha=0.6, extra_length=7, ", messages)

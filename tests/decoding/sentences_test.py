@@ -221,8 +221,8 @@ class SentenceTranslatorTest(absltest.TestCase):
             translator_lib.Translator(engine=engine).translate([line])
 
     def test_what_a_line_of_sentences_does_not_have(self):
-        for name in ("return_beams", "return_alignments"):
-            wanted = decode_hparam.DecodeHParams(**{name: True})
+        for wanted in ({"n_best": 2}, {"return_alignments": True}):
+            wanted = decode_hparam.DecodeHParams(**wanted)
             with self.assertRaisesRegex(errors.UserError, "one sentence a"):
                 translator_of().translations(["A."], wanted)
 

@@ -35,7 +35,7 @@ REFUSED = {
     "an_internal_name": ({"chunk_lines": 0}, "Unknown options ['chunk_lines']"),
     "another_name": ({"num_beams": 4}, "['num_beams']", "Known: ['alpha', 'ba"),
     "a_misspelled_name": ({"beem_size": 4}, "Did you mean beam_size"),
-    "a_flag": ({"return_beams": True}, "['return_beams']", "'n_best'"),
+    "a_flag": ({"write_beam_scores": True}, "'return_scores'"),
     "alignments": ({"return_alignments": True}, "'return_attention'"),
 }
 
