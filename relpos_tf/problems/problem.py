@@ -274,7 +274,9 @@ class Problem:
             if split == "train":
                 continue
             # Beside untagged corpora, only what looks like a tag.
-            first = re.compile(r"(<\S+>)(?!\S)" if "" in tags else r"(\S+)")
+            first = re.compile(
+                r"(<[^<>\s]+>)(?!\S)" if "" in tags else r"(\S+)"
+            )
             begins = map(first.match, self.lines(data_dir, split)[0])
             lone = [m[1] for m in begins if m and m[1] not in tags]
             if tags and lone:

@@ -19,6 +19,7 @@ import functools
 import json
 import logging
 import pathlib
+import re
 import time
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -49,6 +50,10 @@ _log = logging.getLogger("relpos_tf")
 _HUNG_UP = 499
 # Seconds after which to try again.
 _RETRY_AFTER = {429: "5", 503: "5", 504: "10"}
+# Of python_multipart: a line without a name for each bad form.
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
+# A codec that a client chooses may take minutes, or fail.
+_CODEC = re.compile(rb"charset", re.IGNORECASE)
 _FORMS = "application/x-www-form-urlencoded", "multipart/form-data"
 _PAGE = pathlib.Path(__file__).parent / "page"
 _PAGE_FILES = {"/": "index.html"} | {
@@ -257,6 +262,10 @@ class _Answers:
         if is_foreign and not self._cors_origins & {"*", header("origin")}:
             text = "Pages of other origins need --cors_origin of this server."
             raise limits_lib.RefusedError(403, text)
+        text = f"The body may have at most {most} bytes."
+        too_large = limits_lib.RefusedError(413, text)
+        if int(header("content-length", 0)) > most:
+            raise too_large
 
         async def receive():
             nonlocal size
@@ -264,13 +273,16 @@ class _Answers:
             body = message.get("body", b"")
             size += len(body)
             if size > most:
-                text = f"The body may have at most {most} bytes."
-                raise limits_lib.RefusedError(413, text)
+                raise too_large
             if kind == _FORMS[0]:  # bytes beyond ASCII are UTF-8
                 body = urls.quote_from_bytes(body, bytes(range(128))).encode()
             return message | {"body": body}
 
-        sent = requests.Request(request.scope, receive)
+        headers = [
+            (key, _CODEC.sub(b"x", value) if key == b"content-type" else value)
+            for key, value in request.scope["headers"]
+        ]
+        sent = requests.Request(request.scope | {"headers": headers}, receive)
         body = b"" if kind in _FORMS else await sent.body()
         if kind == "application/json":
             return queries.read(body)

@@ -113,7 +113,8 @@ class _Connection(h11_impl.H11Protocol):
 
     def order(self) -> tuple[bool, float]:
         """Returns what is least for the first one to close."""
-        return self.is_busy, self.head.when()
+        is_whole = self.is_busy and not self.cycle.more_body
+        return is_whole, self.head.when()
 
 
 class Server(uvicorn.Server):

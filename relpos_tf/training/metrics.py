@@ -188,7 +188,11 @@ def exact_matches(
 ) -> list[bool]:
     """Returns of each hypothesis whether it equals a reference."""
     lines, streams = comparable(hypotheses, references)
-    return [one in own for one, *own in zip(lines, *streams, strict=True)]
+    return [
+        # As in sacreBLEU, a blank one beside others is none.
+        one in (list(filter(None, own)) or own)
+        for one, *own in zip(lines, *streams, strict=True)
+    ]
 
 
 def tokenized_bleu(

@@ -17,14 +17,15 @@ def base(code: str) -> str:
 
     Example:
 
-    >>> [base(code) for code in ("EN", "zh_Hans", "cmn", "deu", "pt-br")]
-    ['en', 'zh', 'zh', 'de', 'pt']
+    >>> [base(code) for code in ("EN", "zh_Hans", "cmn", "no", "pt-br")]
+    ['en', 'zh', 'zh', 'nb', 'pt']
     """
     with extras.imports("translate", "knowing languages by their codes"):
         from babel import core
 
     code = re.split("[-_]", code.lower())[0]
     alias = core.get_global("language_aliases").get(code, code)
+    alias = "nb" if alias == "no" else alias  # Norwegian, as it is written
     return alias.partition("_")[0]
 
 

@@ -123,7 +123,7 @@ class ProblemTest(PetsTestCase):
         (("<a>",), ["<a> x", " ", "<a>"], None),
         (("<a>",), ["x y", "<a> z"], "1 of 2 .* <a>: one with 'x'"),
         (("<a>", "<b>"), ["<c> x"], "1 of 1 .* <a>, <b>: one with '<c>'"),
-        (("", "<b>"), ["x", "<b> x", "<3", "< >"], None),
+        (("", "<b>"), ["x", "<b> x", "<3", "< >", "<i>A</i> b"], None),
         (("", "<b>"), ["x", "<c> x"], "1 of 2 .* <b>: one with '<c>'"),
         ((), ["<c> x"], None),
     )

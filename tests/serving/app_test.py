@@ -256,18 +256,19 @@ class AppTest(parameterized.TestCase):
     def test_a_client_that_still_sends_sees_the_refusal(self):
         served = self.serve(max_body_bytes=100)
         with served.connect() as connection:
-            for body, expected in ((b"x" * 3_000_000, 413), (b"{", 400)):
+            large, in_parts = b"x" * 3_000_000, iter([b"x" * 101])
+            for body, expected in (large, 413), (in_parts, 413), (b"{", 400):
                 connection.request("POST", "/translate", body, servers.JSON)
                 response = connection.getresponse()
                 response.read()
                 self.assertEqual(response.status, expected)
 
-    @parameterized.parameters((b"{", 504), (b"x" * 1000, 413))
-    def test_a_body_that_does_not_end_is_refused(self, start, status):
+    @parameterized.parameters((b"{", 99, 504), (b"", 101, 413))
+    def test_a_body_that_does_not_end_is_refused(self, start, size, status):
         served = self.serve(max_body_bytes=100, timeout_s=0.3)
         with socket.create_connection(("127.0.0.1", served.port)) as one:
             one.settimeout(20)
-            one.sendall(head_of("POST", "/translate", 99999999999) + start)
+            one.sendall(head_of("POST", "/translate", size) + start)
             with mock.patch.object(server_lib, "_HEAD_S", 0.3):
                 self.assertStartsWith(
                     one.recv(999).decode(), f"HTTP/1.1 {status}"

@@ -18,8 +18,11 @@ from relpos_tf.serving import limits
 from tests.serving import servers
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
-MULTIPART = {"content-type": "multipart/form-data; boundary=x"}
+MULTIPART_OF = "multipart/form-data; boundary=x"
+MULTIPART = {"content-type": MULTIPART_OF}
 PART = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n'
+CODED = PART.replace(b"q", b"q-").replace(b"a\r", b"a" * 400_000 + b"-a\r")
+CODED += b"--x--\r\n"
 NESTED = b"--x\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n"
 ORIGIN = "https://example.org"
 # Three paragraphs, one of which has several sentences.
@@ -217,6 +220,8 @@ class LibreTranslateTest(parameterized.TestCase):
         (NESTED * 16_000, MULTIPART),
         (NESTED * 2_000, MULTIPART),
         (b"q", {"content-type": "multipart/form-data"}),
+        (CODED, {"content-type": f"{MULTIPART_OF}; CharSet=punycode"}),
+        (CODED, {"content-type": f"{MULTIPART_OF}; charset=undefined"}),
         (
             b'{"q": ['
             + b'"",' * 240_000

@@ -224,12 +224,18 @@ class SeveralReferencesTest(absltest.TestCase):
         self.assertStartsWith(scores.bleu_signature, "nrefs:2|")
         theirs = sacrebleu.corpus_chrf(HYPOTHESES, columns)
         self.assertAlmostEqual(scores.chrf, theirs.score)
-        self.assertEqual(scores.exact_match, 80)
+        self.assertEqual(scores.exact_match, 60)
         tokenized = metrics.tokenized_bleu(
             ["x b c d e"], [("a", "X b c d e")], "de"
         )
         self.assertAlmostEqual(tokenized.tokenized_bleu, 100)
         self.assertStartsWith(tokenized.tokenized_bleu_signature, "nrefs:2|")
+
+    def test_a_blank_reference_beside_another_is_none(self):
+        found = metrics.exact_matches(
+            ["", "", "Dog"], [("Hund", ""), ("", ""), ("Dog", "Hund")]
+        )
+        self.assertEqual(found, [False, True, True])
 
 
 class TokenizedBleuTest(absltest.TestCase):
