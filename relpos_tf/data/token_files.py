@@ -1,4 +1,4 @@
-"""Prepared pairs in two files that are mapped into memory.
+"""Prepared pairs in two files, of which only what is asked for is read.
 
 Shapes: N pairs, B pairs of a batch, S ids of the longest row.
 
@@ -8,13 +8,19 @@ numbers of ids, `[N, 2]`. Both are little-endian arrays without a header; an id
 takes two bytes, or four if the vocabulary is large. `manifest.json` beside them
 has their sizes and checksums (`problems.manifest`).
 
-No pair is read but those that are asked for. Nothing here imports TensorFlow.
+The lengths are in memory; ids are read at their places. They are not mapped
+into memory: if the file is cut meanwhile, the process would die of SIGBUS.
+Nothing here imports TensorFlow.
 """
 
+import os
 import pathlib
+import weakref
 from typing import NamedTuple
 
 import numpy as np
+
+from relpos_tf import errors
 
 # Pairs whose place in the file is known; others are counted from there.
 _BLOCK = 64
@@ -108,14 +114,16 @@ class TokenFile:
         vocab_size: int. That of the writer.
 
     Attributes:
-        lengths: uint32 [N, 2], mapped. The numbers of ids of both sides, EOS
-            included.
+        lengths: uint32 [N, 2]. The numbers of ids of both sides, EOS included.
     """
 
     def __init__(self, folder: pathlib.Path, split: str, vocab_size: int):
-        ids, lengths = (pathlib.Path(folder, name) for name in names(split))
-        self.lengths = _mapped(lengths, _LENGTH).reshape(-1, 2)
-        self._ids = _mapped(ids, id_type(vocab_size))
+        self._path, lengths = (pathlib.Path(folder, n) for n in names(split))
+        self.lengths = np.fromfile(lengths, _LENGTH).reshape(-1, 2)
+        self._type = id_type(vocab_size)
+        # Kept open: the name may be another file's by the next time.
+        self._file = os.open(self._path, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
         sizes = np.zeros(-(-len(self) // _BLOCK), np.int64)
         whole = len(self) // _BLOCK
         sizes[:whole] = (
@@ -157,8 +165,22 @@ class TokenFile:
 
         Returns:
             `Rows` of int32 ids.
+
+        Raises:
+            UserError: the file has become shorter.
         """
-        return Rows(self._ids[ranges(starts, sizes)].astype(np.int32), sizes)
+        width = self._type.itemsize
+        places = zip(starts.tolist(), sizes.tolist(), strict=True)
+        content = b"".join(
+            os.pread(self._file, width * size, width * start)
+            for start, size in places
+        )
+        if len(content) != width * sizes.sum():
+            raise errors.UserError(
+                f"{self._path} has become shorter while it is read. Delete its "
+                "folder and run again, to prepare the data anew."
+            )
+        return Rows(np.frombuffer(content, self._type).astype(np.int32), sizes)
 
 
 def padded(rows: Rows, length: int) -> np.ndarray:
@@ -174,10 +196,3 @@ def padded(rows: Rows, length: int) -> np.ndarray:
     result = np.zeros([len(rows.lengths), length], np.int32)
     result[np.arange(length) < rows.lengths[:, np.newaxis]] = rows.ids
     return result
-
-
-def _mapped(path: pathlib.Path, dtype: np.dtype) -> np.ndarray:
-    """Returns the content of a file; an empty one cannot be mapped."""
-    if not path.stat().st_size:
-        return np.zeros(0, dtype)
-    return np.asarray(np.memmap(path, dtype, mode="r"))

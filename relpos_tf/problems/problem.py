@@ -343,7 +343,7 @@ def _put(partial: pathlib.Path, folder: pathlib.Path, anew: bool) -> None:
     """Puts a complete folder in place.
 
     If another preparation of the same data was quicker, its folder stays.
-    Processes that have mapped the files of a replaced folder keep them.
+    Processes that have opened the files of a replaced folder keep them.
     """
     if anew:
         files.rename_folder(partial, folder)

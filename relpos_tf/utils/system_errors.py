@@ -12,6 +12,8 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FULL_TEXT = re.compile(
     r"no space left on device|disk quota exceeded|file too large", re.IGNORECASE
 )
+# Of a `UserError` in a thread of TensorFlow.
+_OWN_TEXT = re.compile(r"(?<=\bUserError: ).*")
 # Not all libraries below TensorFlow use its class for it.
 _MEMORY_TEXT = re.compile(
     r"ResourceExhausted|\boom\b|out[ _]of[ _]memory|failed to allocate|"
@@ -28,13 +30,15 @@ def explanation(error: Exception) -> str | None:
     """
     if isinstance(error, errors.UserError):
         return str(error)
+    if found := _tensorflow_says(error, _OWN_TEXT):
+        return found
     if is_out_of_memory(error):
         return (
             "Out of memory. Take a smaller batch_size or beam, or shorter "
             "lines: max_length trains on them, max_input_size cuts them."
         )
     if found := _tensorflow_says(error, _FULL_TEXT):
-        return f"TensorFlow cannot write: {found}. Make room."
+        return f"TensorFlow cannot write: {found.lower()}. Make room."
     if not isinstance(error, OSError):
         return None
     reason = f"{(error.strerror or str(error)).lower()}."
@@ -63,4 +67,4 @@ def _tensorflow_says(error: BaseException, pattern: re.Pattern) -> str:
     if not isinstance(error, tensorflow.errors.OpError):
         return ""
     found = pattern.search(f"{type(error).__name__}: {error}")
-    return found[0].lower() if found else ""
+    return found[0] if found else ""

@@ -1,10 +1,12 @@
 """Tests of token files: what is written is read, at any place."""
 
+import os
 import random
 
 import numpy as np
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf.data import token_files
 from tests import folders
 
@@ -76,6 +78,15 @@ class TokenFilesTest(folders.TestCase):
 
     def test_a_split_without_pairs_can_be_opened(self):
         self.assertEmpty(write(self.folder, []))
+
+    def test_a_file_that_is_cut_while_it_is_read_is_named(self):
+        pairs = random_pairs(999, most=13)
+        tokens = write(self.folder, pairs)
+        path = self.folder / "train.ids"
+        os.truncate(path, path.stat().st_size - 1)
+        self.assertEqual(self.read(tokens, [5]), [pairs[5]])
+        with self.assertRaisesRegex(errors.UserError, f"{path} .*shorter"):
+            self.read(tokens, [5, 998])
 
     def test_rows_are_padded_behind(self):
         padded = token_files.padded(rows_of([[5, 1], [1], [7, 8, 1]]), 4)

@@ -14,6 +14,21 @@ def tensorflow_error(name, message):
     return getattr(tf.errors, name)(None, None, message)
 
 
+def reading_error(message):
+    """Returns what TensorFlow raises for a mistake while batches are read."""
+
+    def read():
+        yield 1
+        raise errors.UserError(message)
+
+    spec = tf.TensorSpec([], tf.int64)
+    dataset = tf.data.Dataset.from_generator(read, output_signature=spec)
+    try:
+        return list(dataset.prefetch(2))
+    except tf.errors.OpError as error:
+        return error
+
+
 class SystemErrorsTest(parameterized.TestCase):
     @parameterized.parameters(
         (MemoryError(), "^Out of memory. .*batch_size"),
@@ -49,6 +64,7 @@ class SystemErrorsTest(parameterized.TestCase):
             "^a/b: permission denied.$",
         ),
         (errors.UserError("Out of money."), "^Out of money.$"),
+        (reading_error("Out of money."), "^Out of money.$"),
     )
     def test_it_is_explained(self, error, message):
         found = system_errors.explanation(error)
