@@ -38,12 +38,14 @@ _OTHER_LANGUAGES = "13a"
 _WITHOUT_BLANKS = re.compile(
     "[\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\U00020000-\U0003ffff]"
 )
-# Signs that lines are not plain text. The second: Moses' hyphens, the pieces of
-# BPE and those of SentencePiece.
+# Moses' hyphens, the pieces of BPE and those of SentencePiece. A line of plain
+# text may hold one; of tokenized captions, 4 % have a hyphen.
+_TOKENIZED, _MOST_TOKENIZED = " @-@ |@@( |$)|\u2581", 0.02
+# Signs that lines are not plain text.
 _SIGNS = {
     r"(?i)</?(refset|srcset|tstset|mteval|doc|seg|hl)\b": "they are markup; "
     "score the plain text.",
-    " @-@ |@@( |$)|\u2581": "they look tokenized; score detokenized text.",
+    _TOKENIZED: "they look tokenized; score detokenized text.",
     "\ufffd": "they are broken UTF-8; convert Latin-1, as with iconv.",
 }
 # A few commas after a blank are slips; a majority comes from a tokenizer.
@@ -147,6 +149,13 @@ def corpus_bleu(
     equal = exact_matches(hypotheses, references)
     empty_lines = sides[0].count("")
     warnings = _format_warnings("hypotheses", hypotheses)
+    plain = hypotheses, list(map(list, _columns(references)))
+    raw = bleu_score if plain == sides else bleu(tokenize).corpus_score(*plain)
+    if abs(raw.score - bleu_score.score) >= 0.005:  # of what is shown
+        warnings.append(
+            "Both sides are composed, as vocabularies write Unicode. BLEU of "
+            f"the text as it is would be {raw.score:.2f}."
+        )
     warnings += reference_warnings(references, tokenize)
     if empty_lines == len(hypotheses):
         warnings.append(f"All {empty_lines} hypotheses are empty.")
@@ -345,13 +354,6 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
     """
     references = list(itertools.chain(*_columns(references)))
     warnings = _format_warnings("references", references)
-    plain = (" ".join(line.split()) for line in references)
-    if number := sum(spelling.compose(line) != line for line in plain):
-        warnings.append(
-            f"{number} of {len(references)} references have another Unicode "
-            "form than vocabularies write, or invisible characters. Both sides "
-            "are composed; the file as it is would have another score."
-        )
     text = "".join(references)
     number = len(_WITHOUT_BLANKS.findall(text))
     if tokenize == _OTHER_LANGUAGES and 4 * number > len(text):
@@ -361,6 +363,19 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
             "needs. Name another tokenizer, as with --bleu_tokenize=zh or char."
         )
     return warnings
+
+
+def form_warnings(references: Sequence[Any]) -> list[str]:
+    """Returns a warning if references have another Unicode form than output."""
+    references = list(itertools.chain(*_columns(references)))
+    plain = (" ".join(line.split()) for line in references)
+    if number := sum(spelling.compose(line) != line for line in plain):
+        return [
+            f"{number} of {len(references)} references have another Unicode "
+            "form than vocabularies write, or invisible characters. Both sides "
+            "of BLEU are composed."
+        ]
+    return []
 
 
 def _columns(references: Iterable[Any]) -> list[tuple[str, ...]]:
@@ -373,7 +388,9 @@ def _format_warnings(side: str, lines: Sequence[str]) -> list[str]:
     """Returns a warning for each sign that lines are not plain text."""
     warnings = []
     for sign, advice in _SIGNS.items():
-        if found := [m[0] for m in map(re.compile(sign).search, lines) if m]:
+        found = [m[0] for m in map(re.compile(sign).search, lines) if m]
+        most = _MOST_TOKENIZED * len(lines) if sign == _TOKENIZED else 0
+        if len(found) > most:
             line = f'{len(found)} lines of the {side} hold "{found[0]}"'
             warnings.append(f"{line}: {advice}")
     commas = sum(line.count(",") for line in lines)

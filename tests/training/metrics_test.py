@@ -91,6 +91,11 @@ class CorpusBleuTest(parameterized.TestCase):
             found, *_ = metrics.corpus_bleu(**sides).warnings
             self.assertStartsWith(found, warning.format(side))
 
+    def test_a_few_lines_may_hold_what_looks_like_pieces(self):
+        for number, warned in (2, 0), (3, 2):
+            lines = ["a user@@ host"] * number + ["plain"] * (100 - number)
+            self.assertLen(metrics.corpus_bleu(lines, lines).warnings, warned)
+
 
 class UnicodeFormTest(parameterized.TestCase):
     @parameterized.parameters(
@@ -112,7 +117,15 @@ class UnicodeFormTest(parameterized.TestCase):
         self.assertAlmostEqual(scores.bleu, 100)
         self.assertAlmostEqual(scores.chrf, 100)
         self.assertEqual(scores.exact_match, 100)
-        self.assertRegex(scores.warnings[0], "^2 of 3 .* composed")
+        (warning,) = metrics.form_warnings(references)
+        self.assertRegex(warning, "^2 of 3 .* composed")
+        as_it_is = sacrebleu.corpus_bleu(
+            perfect, [references], tokenize="char"
+        ).score
+        self.assertEndsWith(scores.warnings[0], f"would be {as_it_is:.2f}.")
+        # Where both sides have the form, nothing changes, and nothing is said.
+        alike = metrics.corpus_bleu(references, references, "char")
+        self.assertEmpty(alike.warnings)
         score = metrics.tokenized_bleu(perfect, references, "de")
         self.assertAlmostEqual(score.tokenized_bleu, 100)
         # A worse one: sacreBLEU's numbers of the vocabulary's own spelling.
