@@ -25,6 +25,7 @@ others; `memory_mb` is the server's before, and after each round.
 import collections
 import concurrent.futures
 import contextlib
+import dataclasses
 import http.client
 import itertools
 import json
@@ -300,7 +301,8 @@ def decode(path, lines):
     best = translator.translate(lines, batch_size=64)
     speed = len(lines) / (time.perf_counter() - begun)
     how = translator.engine.complete(decode_hparam.DecodeHParams())
-    found = translator.translations(lines, n_best=how.beam_size)
+    how = dataclasses.replace(how, n_best=how.beam_size)
+    found = translator.translations(lines, how)
     expected = [
         Expected(text, one.texts, one.scores)
         for text, one in zip(best, found, strict=True)

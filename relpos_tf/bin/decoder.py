@@ -302,7 +302,6 @@ def decode(
     translations = translator.translations(
         lines,
         decode_hparams,
-        n_best=decode_hparams.n_best,
         with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
         progress=functools.partial(

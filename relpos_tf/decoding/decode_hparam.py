@@ -4,7 +4,6 @@ This module does not need TensorFlow, so mistakes are found without delay.
 """
 
 import dataclasses
-import numbers
 from typing import Any
 
 from relpos_tf import errors
@@ -94,20 +93,15 @@ class DecodeHParams(fields.Record):
         """Whether translations are drawn at random."""
         return self.sampling_method == "random"
 
-    def check_n_best(self, number: Any) -> None:
-        """Raises UserError unless a line can have this number of translations.
-
-        Args:
-            number: int. Anything else is refused.
-        """
+    def check_n_best(self) -> None:
+        """Raises UserError unless a line can have `n_best` translations."""
         most, reason = self.beam_size, f"beam_size={self.beam_size}"
         if self.is_random:
             most = MOST_DRAWN
             reason = f"{most}, the most that are drawn of a line"
-        is_integer = isinstance(number, numbers.Integral)
-        if not is_integer or not 1 <= number <= most:
+        if self.n_best > most:
             raise errors.UserError(
-                f"`n_best` must be 1 to {reason}. Received: {number}."
+                f"`n_best` must be 1 to {reason}. Received: {self.n_best}."
             )
 
     def check_beam_size(self, vocab_size: int) -> None:

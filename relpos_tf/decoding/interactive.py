@@ -70,14 +70,13 @@ def _changed(engine, decode_hparams, typed):
 def _translate(translator, decode_hparams, line, write):
     """Writes the translations of a line, and shows the time they took."""
     started = time.monotonic()
-    n_best = decode_hparams.n_best
-    (found,) = translator.translations([line], decode_hparams, n_best=n_best)
+    (found,) = translator.translations([line], decode_hparams)
     for i, (one, score) in enumerate(
         zip(found.texts, found.scores, strict=True)
     ):
         if decode_hparams.return_alignments:
             one += f"  {found.alignment(i)}"
-        if n_best == 1:
+        if decode_hparams.n_best == 1:
             write(one)
         elif score > engines.NO_HYPOTHESIS:
             write(f"{score:8.4f}  {one}")

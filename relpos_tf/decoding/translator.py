@@ -155,8 +155,7 @@ class Translator:
         _check_options(options)
         translations = self.translations(
             lines,
-            decode_hparam.DecodeHParams(**options),
-            n_best=n_best,
+            decode_hparam.DecodeHParams(n_best=n_best, **options),
             with_attention=return_attention,
             prefix=prefix,
         )
@@ -170,7 +169,6 @@ class Translator:
         lines: Iterable[str],
         decode_hparams: decode_hparam.DecodeHParams | None = None,
         *,
-        n_best: int = 1,
         with_attention: bool = False,
         prefix: Iterable[str] | None = None,
         chunk_lines: int = CHUNK_LINES,
@@ -182,11 +180,11 @@ class Translator:
         Args:
             lines: The lines. No line of a chunk is read before the earlier
                 chunks have been translated.
-            decode_hparams: How to translate. None: as the model's hparams say.
-            n_best: int. See `translate`, as for `prefix`.
+            decode_hparams: How to translate, and how many translations of each
+                line are wanted. None: one, as the model's hparams say.
             with_attention: bool. See `return_attention` there. It is implied
                 by `return_alignments`.
-            prefix: Strings.
+            prefix: See `translate`.
             chunk_lines: int. The most lines to read before translating them.
             first_lines: int. As many are read at first, and twice as many each
                 time: what is stopped then has some lines.
@@ -205,7 +203,7 @@ class Translator:
         decode_hparams = self.engine.complete(
             decode_hparams or decode_hparam.DecodeHParams()
         )
-        decode_hparams.check_n_best(n_best)
+        decode_hparams.check_n_best()
         with_attention = with_attention or decode_hparams.return_alignments
         is_steered = with_attention or prefix is not None
         if is_steered and not self.engine.is_steerable:
@@ -213,13 +211,13 @@ class Translator:
                 "An export has no attention and takes no prefix: use the run."
             )
         chunks = _chunks(lines, prefix, chunk_lines, first_lines)
-        search = _Search(decode_hparams, n_best, with_attention)
+        search = _Search(decode_hparams, with_attention)
         return self._translations(chunks, search, progress or (lambda _: None))
 
     def _translations(self, chunks, search, progress):
         """Yields the translation of each line, while chunks are read."""
         numbers = _Numbers([], [], [])
-        blank = engines.blank_translation(search.n_best)
+        blank = engines.blank_translation(search.decode_hparams.n_best)
         for chunk in chunks:
             items = self._items(chunk, search, numbers)
             found = {}  # by the number of the line
@@ -269,9 +267,8 @@ class Translator:
     def _translate(self, items, search):
         """Translates a batch, or its halves if memory is short."""
         try:
-            found = self.engine.translate(
-                items, search.decode_hparams, search.n_best
-            )
+            how = search.decode_hparams
+            found = self.engine.translate(items, how, how.n_best)
             if search.with_attention:
                 found = self.engine.with_attention(items, found)
             return found
@@ -295,7 +292,6 @@ class _Search(NamedTuple):
     """What is wanted of each line."""
 
     decode_hparams: decode_hparam.DecodeHParams  # completed
-    n_best: int
     with_attention: bool
 
 
@@ -415,7 +411,7 @@ def _batches(items, search, linear_ids):
     most = decode_hparams.batch_size or engines.BATCH_LINES
     hypotheses = decode_hparams.beam_size  # of a line, at once
     if decode_hparams.is_random:
-        hypotheses = search.n_best
+        hypotheses = decode_hparams.n_best
         most = min(most, max(1, BATCH_DRAWN // hypotheses))
     costs = [
         _cost(item, decode_hparams.extra_length, hypotheses, linear_ids)

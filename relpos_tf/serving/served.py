@@ -1,5 +1,6 @@
 """A model that the server translates with, and the form of its answers."""
 
+import dataclasses
 import functools
 import json
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from relpos_tf.serving import queries
 # A run keeps a graph in memory for each kind of search: each number of
 # translations, and each value of these settings.
 _OF_GRAPH = (
+    "n_best",
     "beam_size",
     "min_length",
     "no_repeat_ngram_size",
@@ -33,14 +35,12 @@ class Settings(NamedTuple):
     """How to translate. Lines of equal settings can share a batch."""
 
     decode_hparams: decode_hparam.DecodeHParams  # completed by the model
-    n_best: int
     has_attention: bool
 
     @property
     def kind(self) -> tuple[Any, ...]:
         """What decides the graph of a search."""
-        how = self.decode_hparams
-        return self.n_best, *(getattr(how, name) for name in _OF_GRAPH)
+        return tuple(getattr(self.decode_hparams, name) for name in _OF_GRAPH)
 
 
 class ServedModel:
@@ -106,13 +106,14 @@ class ServedModel:
         Raises:
             UserError: the model cannot translate so.
         """
-        decode_hparams = self._translator.engine.complete(query.decode_hparams)
-        settings = Settings(decode_hparams, query.n_best, query.attention)
-        self._translations(settings, [])  # checks everything at the call
-        if query.n_best > 1 and not decode_hparams.is_random:
+        how = self._translator.engine.complete(query.decode_hparams)
+        how = dataclasses.replace(how, n_best=query.n_best)
+        # Checks everything at the call.
+        self._translations(Settings(how, query.attention), [])
+        if query.n_best > 1 and not how.is_random:
             # The search is the same, and such lines can share a batch.
-            return settings._replace(n_best=decode_hparams.beam_size)
-        return settings
+            how = dataclasses.replace(how, n_best=how.beam_size)
+        return Settings(how, query.attention)
 
     def translate(
         self,
@@ -147,7 +148,6 @@ class ServedModel:
         return self._translator.translations(
             lines,
             settings.decode_hparams,
-            n_best=settings.n_best,
             with_attention=settings.has_attention,
         )
 
@@ -158,7 +158,7 @@ class ServedModel:
         if len(self._kinds) >= self._most_kinds:
             raise errors.UserError(
                 f"This server searches in at most {MOST_KINDS} different ways, "
-                f"and has done so: n_best, {', '.join(_OF_GRAPH)} must be "
+                f"and has done so: {', '.join(_OF_GRAPH)} must be "
                 "those of an earlier request."
             )
         self._kinds.add(kind)
@@ -166,7 +166,10 @@ class ServedModel:
     def page_settings(self) -> list[Settings]:
         """Returns the settings of the requests that the page makes."""
         return [
-            Settings(self._defaults, n_best, has_attention)
+            Settings(
+                dataclasses.replace(self._defaults, n_best=n_best),
+                has_attention,
+            )
             for has_attention in (False, True)[: 1 + self._is_run]
             for n_best in sorted({1, self._defaults.beam_size})
         ]

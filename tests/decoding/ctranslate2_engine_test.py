@@ -105,9 +105,9 @@ class EngineTest(parameterized.TestCase):
         tokens = [engine._tokens[i] for i in engine.items(["7"])[0].content]
         (plain,) = engine.translator.translate_batch([tokens[:-1]])
         self.assertIn(engine._tokens[0], plain.hypotheses[0])
-        settings = decode_hparam.DecodeHParams()
         for n_best in (1, 3):
-            for one in translator.translations(LINES, settings, n_best=n_best):
+            settings = decode_hparam.DecodeHParams(n_best=n_best)
+            for one in translator.translations(LINES, settings):
                 self.assertNotIn(0, [i for ids in one.ids for i in ids])
         # One beam: the best of the other ids, whatever the probabilities.
         texts, _ = self.outputs(translator, LINES, beam_size=1)
@@ -118,8 +118,10 @@ class EngineTest(parameterized.TestCase):
     @parameterized.parameters(1, 2)
     def test_no_n_gram_comes_twice(self, size):
         translator = relpos_tf.Translator.load(export_of(seed=7))
-        settings = decode_hparam.DecodeHParams(no_repeat_ngram_size=size)
-        for found in translator.translations(LINES, settings, n_best=3):
+        settings = decode_hparam.DecodeHParams(
+            no_repeat_ngram_size=size, n_best=3
+        )
+        for found in translator.translations(LINES, settings):
             for ids in found.ids:
                 grams = [tuple(ids[i : i + size]) for i in range(len(ids))]
                 grams = grams[: len(ids) - size + 1]

@@ -336,8 +336,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
     def test_aligned_words_are_words_of_both_lines(self):
         found = self.translator.translations(
             LINES,
-            decode_hparam.DecodeHParams(return_alignments=True),
-            n_best=2,
+            decode_hparam.DecodeHParams(return_alignments=True, n_best=2),
         )
         number = 0
         for line, one in zip(LINES, found, strict=True):

@@ -6,6 +6,7 @@ here, with one export for all.
 Shapes: S source length.
 """
 
+import dataclasses
 import functools
 import json
 import pathlib
@@ -157,13 +158,14 @@ class EngineTest(parameterized.TestCase):
         self.assertNotEqual(found[-1][0], "")
 
     def test_translations_are_those_of_the_run(self):
-        want = list(ours().translations(LINES, SETTINGS, n_best=3))
-        nothing = decode_hparam.DecodeHParams()
-        found = list(translator().translations(LINES, nothing, n_best=3))
+        of_three = dataclasses.replace(SETTINGS, n_best=3)
+        want = list(ours().translations(LINES, of_three))
+        of_three = decode_hparam.DecodeHParams(n_best=3)
+        found = list(translator().translations(LINES, of_three))
         self.assert_equal(found, want)
         self.assertGreater(len({one.texts[0] for one in found}), 4)
         # The best is found by a graph of its own.
-        best = translator().translations(LINES, nothing)
+        best = translator().translations(LINES)
         for one, other in zip(best, found, strict=True):
             self.assertEqual(one.texts, other.texts[:1])
             np.testing.assert_allclose(

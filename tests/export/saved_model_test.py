@@ -18,6 +18,7 @@ import tensorflow as tf
 
 import relpos_tf
 from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.export import saved_model
@@ -273,7 +274,8 @@ class ExportTest(tf.test.TestCase):
         self.assertTrue(is_complete[1])  # a blank line
         # The graph of three translations is there already.
         for translator, n_best in ((self.translator, 3), (self.loaded, 1)):
-            found = translator.translations(lines, n_best=n_best)
+            how = decode_hparam.DecodeHParams(n_best=n_best)
+            found = translator.translations(lines, how)
             self.assertEqual([one.is_complete for one in found], is_complete)
         self.assertEqual(
             {k: v.numpy().tolist() for k, v in details.items()},

@@ -496,14 +496,12 @@ class RunTest(absltest.TestCase):
     def test_answers_are_those_of_the_translator(self):
         translator = relpos_tf.Translator.load(tiny_run.path())
         lines = [*tiny_run.TEXT, "", "\u00e9\u2028x"]
-        how = decode_hparam.DecodeHParams()
+        how = decode_hparam.DecodeHParams(n_best=2)
         query = queries.Query(tuple(lines), how, "", 2, True)
         # Everything in one search, because each kind takes seconds to trace.
         expected = [
             json.loads(served_lib.answer("", [served_lib.line_of(query, one)]))
-            for one in translator.translations(
-                lines, how, n_best=2, with_attention=True
-            )
+            for one in translator.translations(lines, how, with_attention=True)
         ]
         contents = [
             {"lines": [line], "n_best": 2, "attention": True} for line in lines

@@ -73,10 +73,11 @@ class FakeTranslator:
             raise errors.UserError("13 is refused.")
         return decode_hparams.fill(DEFAULTS)
 
-    def translations(self, lines, decode_hparams, n_best, with_attention):
-        decode_hparams.check_n_best(n_best)
+    def translations(self, lines, decode_hparams, with_attention):
+        decode_hparams.check_n_best()
         if with_attention and not self.has_attention:
             raise errors.UserError("An export has no attention.")
+        n_best = decode_hparams.n_best
         return self._translations(list(lines), n_best, with_attention)
 
     def _translations(self, lines, n_best, with_attention):
