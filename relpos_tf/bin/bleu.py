@@ -18,6 +18,7 @@ from relpos_tf.bin import command
 from relpos_tf.bin import scores
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
 FLAGS = command.Flags()
@@ -54,8 +55,9 @@ def main() -> None:
         references = found.references
     else:
         command.require(FLAGS, "reference")
-        paths = FLAGS.reference.split(",")
-        references = test_sets.paired_lines(paths, len(translations))
+        references = test_sets.paired_lines(
+            paths.listed(FLAGS.reference), len(translations)
+        )
     if FLAGS.tokenized_language:
         with command.flag_value("tokenized_language"):
             metrics.check_moses_language(FLAGS.tokenized_language)

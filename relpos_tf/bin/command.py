@@ -313,9 +313,9 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     except KeyboardInterrupt as error:  # Python's own is of SIGINT.
         stop = signals.Stopped(getattr(error, "number", signal.SIGINT))
         return _fail(name, f"{stop}.", stop.exit_code)
-    except BrokenPipeError:  # The reader (`| head`) has closed the pipe.
-        return 1
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and not error.filename:
+            return 1  # The reader (`| head`) has closed standard output.
         if (text := system_errors.explanation(error)) is None:
             if (stop := signals.raised()) is None:
                 raise
@@ -521,11 +521,11 @@ def check_outputs(
     Raises:
         UsageError: a file cannot be written, or two flags name it.
     """
-    seen = {
-        os.path.realpath(path): name
-        for name in inputs
-        for path in flag_values[name].value.split(",")
-    }
+    seen = {}
+    for name in inputs:
+        with flag_value(name):
+            for path in paths.listed(flag_values[name].value):
+                seen[os.path.realpath(path)] = name
     for name in outputs:
         if not (path := flag_values[name].value):
             continue

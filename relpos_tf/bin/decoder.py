@@ -144,8 +144,8 @@ def main() -> None:
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
     prefix, references = (
-        test_sets.paired_lines(given, len(lines)) if given != [""] else None
-        for given in ([FLAGS.prefix_file], FLAGS.decode_reference.split(","))
+        test_sets.paired_lines(given, len(lines)) if any(given) else None
+        for given in ([FLAGS.prefix_file], paths.listed(FLAGS.decode_reference))
     )
     if references:
         from relpos_tf.training import metrics  # imports sacreBLEU

@@ -170,10 +170,9 @@ class TokenFile:
             UserError: the file has become shorter.
         """
         width = self._type.itemsize
-        places = zip(starts.tolist(), sizes.tolist(), strict=True)
         content = b"".join(
             os.pread(self._file, width * size, width * start)
-            for start, size in places
+            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
         )
         if len(content) != width * sizes.sum():
             raise errors.UserError(

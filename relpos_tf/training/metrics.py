@@ -152,10 +152,8 @@ def corpus_bleu(
     plain = hypotheses, list(map(list, _columns(references)))
     raw = bleu_score if plain == sides else bleu(tokenize).corpus_score(*plain)
     if abs(raw.score - bleu_score.score) >= 0.005:  # of what is shown
-        warnings.append(
-            "Both sides are composed, as vocabularies write Unicode. BLEU of "
-            f"the text as it is would be {raw.score:.2f}."
-        )
+        score = f"BLEU = {raw.score:.2f}"
+        warnings.append(f"Scores compose Unicode. The text as it is: {score}.")
     warnings += reference_warnings(references, tokenize)
     if empty_lines == len(hypotheses):
         warnings.append(f"All {empty_lines} hypotheses are empty.")
@@ -367,15 +365,13 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
 
 def form_warnings(references: Sequence[Any]) -> list[str]:
     """Returns a warning if references have another Unicode form than output."""
-    references = list(itertools.chain(*_columns(references)))
-    plain = (" ".join(line.split()) for line in references)
-    if number := sum(spelling.compose(line) != line for line in plain):
-        return [
-            f"{number} of {len(references)} references have another Unicode "
-            "form than vocabularies write, or invisible characters. Both sides "
-            "of BLEU are composed."
-        ]
-    return []
+    rows = [" ".join(x.split()) for x in itertools.chain(*_columns(references))]
+    number = sum(spelling.compose(line) != line for line in rows)
+    warning = (
+        f"{number} of {len(rows)} references have another Unicode form than "
+        "vocabularies write, or invisible characters. Scores compose both."
+    )
+    return [warning] if number else []
 
 
 def _columns(references: Iterable[Any]) -> list[tuple[str, ...]]:

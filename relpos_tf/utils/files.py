@@ -60,35 +60,29 @@ def replacing(
     path = os.fspath(path)
     mode = os.lstat(path).st_mode if os.path.lexists(path) else 0
     is_replaced = stat.S_IFMT(mode) in (0, stat.S_IFREG, stat.S_IFLNK)
-    if _STREAM.fullmatch(path) or not is_replaced:
-        with open(path, "ab") as file:  # raises for a folder
-            yield file
-        return
     partial = f"{path}.{secrets.token_hex(4)}.part"
-    try:
+    with _named(path, partial):
+        if _STREAM.fullmatch(path) or not is_replaced:
+            with open(path, "ab") as file:  # raises for a folder
+                yield file
+            return
         file = open(partial, "xb+")
-    except OSError as error:
-        # The user knows the final name, not the temporary one.
-        raise OSError(error.errno, error.strerror, path) from error
-    try:
-        locks.lock(file.fileno())
-        yield file
-        file.flush()
-        if stat.S_ISREG(mode):
-            os.chmod(partial, stat.S_IMODE(mode) & 0o777)
-        os.fsync(file.fileno())
-        os.replace(partial, path)
-        file.close()  # and with it the lock
-    except BaseException as error:
-        with signals.held():  # A second Ctrl-C would lose what is kept.
-            with contextlib.suppress(OSError):
-                file.close()  # On a full disk this fails once more.
-            with contextlib.suppress(OSError):
-                keep(partial)
-            is_own = getattr(error, "filename", "") in (None, partial)
-            if is_own and getattr(error, "errno", None):
-                raise OSError(error.errno, error.strerror, path) from error
-            raise
+        try:
+            locks.lock(file.fileno())
+            yield file
+            file.flush()
+            if stat.S_ISREG(mode):
+                os.chmod(partial, stat.S_IMODE(mode) & 0o777)
+            os.fsync(file.fileno())
+            os.replace(partial, path)
+            file.close()  # and with it the lock
+        except BaseException:
+            with signals.held():  # A second Ctrl-C would lose what is kept.
+                with contextlib.suppress(OSError):
+                    file.close()  # On a full disk this fails once more.
+                with contextlib.suppress(OSError):
+                    keep(partial)
+                raise
 
 
 def write(path: str | pathlib.Path, content: str | bytes) -> None:
@@ -178,6 +172,17 @@ def sha256(path: str | pathlib.Path) -> str:
         while block := file.read(_BLOCK):
             content.update(block)
     return content.hexdigest()
+
+
+@contextlib.contextmanager
+def _named(path, partial):
+    """Gives errors of a file the name that the user knows."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename in (None, partial):
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
 
 
 def _open_no_link(path, flags):

@@ -78,6 +78,27 @@ def check_file(path: str | pathlib.Path) -> None:
     _check_writable(path, path.parent)
 
 
+def listed(text: str) -> list[str]:
+    """Returns the names of files that have commas between.
+
+    Args:
+        text: str. The names, perhaps with blanks around; or the name of a file
+            that is there, whatever characters it has.
+
+    Raises:
+        UserError: a name is empty.
+    """
+    if not text or os.path.exists(text):
+        return [text]
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise errors.UserError(
+            "Expected names of files with one comma between two of them. "
+            f"Received: {text!r}."
+        )
+    return names
+
+
 def check_local(what: str, path: Any) -> None:
     """Refuses addresses such as gs://bucket/run: we read and write files here.
 

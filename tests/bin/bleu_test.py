@@ -99,6 +99,7 @@ class BleuTest(folders.TestCase):
         paths = (
             self.write("r1", "a b c d e", "x"),
             self.write("r2", "x", "f g h i x"),
+            self.write("r1, more", "a b", "f g h i x"),
         )
         flag = f"--reference={paths[0]},{paths[1]}"
         code, out, err = execute(translation, flag)
@@ -112,6 +113,15 @@ class BleuTest(folders.TestCase):
         code, _, err = execute(translation, flag, f"--score_json={paths[1]}")
         self.assertEqual(code, 2)
         self.assertIn("--reference names the same file", err)
+        code, _, err = execute(translation, f"{flag},")
+        self.assertEqual(code, 2)
+        self.assertIn("--reference: Expected names of files with one", err)
+        # Blanks beside a comma; one file of such a name.
+        self.write("r2", "x", "f g h i x")
+        more = self.folder / "r1, more"
+        for name, number in (f"{paths[0]} , {paths[1]}", 2), (more, 1):
+            _, out, _ = execute(translation, f"--reference={name}")
+            self.assertIn(f"(nrefs:{number}|", out)
 
     def test_suspicious_text_is_scored_with_a_warning(self):
         line = "he said , she said , they said , all said"

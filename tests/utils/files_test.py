@@ -1,5 +1,6 @@
 """Files written whole or not at all, whatever lies at their names."""
 
+import contextlib
 import errno
 import os
 import stat
@@ -124,6 +125,18 @@ class ReplacingTest(folders.TestCase):
         reader.join()
         self.assertEqual(found, [b"new"])
         self.assertTrue(self.path.is_fifo())
+
+    @parameterized.parameters("/dev/full", "x.txt")
+    def test_a_device_or_a_pipe_that_takes_no_more_is_named(self, name):
+        path = str(self.folder / name)
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with self.assertRaises(OSError) as raised:
+            with files.replacing(path) as file:
+                os.close(reader)
+                file.write(b"new")
+        self.assertEqual(raised.exception.filename, path)
 
     def test_stream_of_the_process_is_written_to_and_stays(self):
         # Of /dev/stdout, a run as root would leave a plain file.
