@@ -72,7 +72,7 @@ class OddNamesTest(folders.TestCase):
         shutil.copytree(ctranslate2_runs.export_of(), folder)
         engine = ctranslate2_engine.CTranslate2Engine(folder)
         settings = engine.complete(decode_hparam.DecodeHParams())
-        self.assertLen(engine.translate(engine.items(["7"]), settings, 1), 1)
+        self.assertLen(engine.translate(engine.items(["7"]), settings), 1)
 
     @parameterized.parameters(
         ("latin-\udce9", "in UTF-8, .*Received: .*udce9"),

@@ -55,9 +55,8 @@ def main() -> None:
         references = found.references
     else:
         command.require(FLAGS, "reference")
-        references = test_sets.paired_lines(
-            paths.listed(FLAGS.reference), len(translations)
-        )
+        given = paths.listed(FLAGS.reference)
+        references = test_sets.paired_lines(given, len(translations))
     if FLAGS.tokenized_language:
         with command.flag_value("tokenized_language"):
             metrics.check_moses_language(FLAGS.tokenized_language)

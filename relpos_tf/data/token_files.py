@@ -170,10 +170,8 @@ class TokenFile:
             UserError: the file has become shorter.
         """
         width = self._type.itemsize
-        content = b"".join(
-            os.pread(self._file, width * size, width * start)
-            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
-        )
+        places = (width * np.stack([sizes, starts], axis=1)).tolist()
+        content = b"".join(os.pread(self._file, *place) for place in places)
         if len(content) != width * sizes.sum():
             raise errors.UserError(
                 f"{self._path} has become shorter while it is read. Delete its "

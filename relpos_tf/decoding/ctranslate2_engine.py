@@ -114,7 +114,6 @@ class CTranslate2Engine(engines.Engine):
         self,
         items: list[engines.Item],
         decode_hparams: decode_hparam.DecodeHParams,
-        n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch.
 
@@ -135,7 +134,7 @@ class CTranslate2Engine(engines.Engine):
         repeated = collections.defaultdict(list)  # indices by limit
         for i, limit in enumerate(limits):
             within = [one for one in results[i] if len(one[0]) <= limit]
-            found.append(self.translation(within, n_best))
+            found.append(self.translation(within, decode_hparams))
             has_fewer = found[i].scores[-1] <= engines.NO_HYPOTHESIS
             if limit < longest and has_fewer:
                 repeated[limit].append(i)
@@ -144,7 +143,7 @@ class CTranslate2Engine(engines.Engine):
                 [sources[i] for i in indices], limit, decode_hparams
             )
             for i, result in zip(indices, repeated_results, strict=True):
-                found[i] = self.translation(result, n_best)
+                found[i] = self.translation(result, decode_hparams)
         return found
 
     def search(

@@ -222,7 +222,6 @@ class Engine(abc.ABC):
         self,
         items: list[Item],
         decode_hparams: decode_hparam.DecodeHParams,
-        n_best: int,
     ) -> list[Translation]:
         """Translates lines in one batch.
 
@@ -282,13 +281,13 @@ class Engine(abc.ABC):
     def translation(
         self,
         found: Iterable[tuple[list[int], float]],
-        n_best: int,
-        is_drawn: bool = False,
+        decode_hparams: decode_hparam.DecodeHParams,
     ) -> Translation:
         """Returns the translation of a line, from ids and scores, best first.
 
         See the function `translation`. Zeros may follow the last id.
         """
+        n_best, is_drawn = decode_hparams.n_best, decode_hparams.is_random
         found = list(found)
         is_complete = bool(found) and tokenizer_lib.EOS_ID in found[0][0]
         hypotheses = (

@@ -138,7 +138,6 @@ class LiteRTEngine(engines.Engine):
         self,
         items: list[engines.Item],
         decode_hparams: decode_hparam.DecodeHParams,
-        n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines, one after another.
 
@@ -149,7 +148,9 @@ class LiteRTEngine(engines.Engine):
         for item in items:
             limit = item.limit(decode_hparams.extra_length)
             try:
-                rows = self.program.translate(item.content, limit, n_best)
+                rows = self.program.translate(
+                    item.content, limit, decode_hparams.n_best
+                )
             except (MemoryError, RuntimeError, ValueError) as error:
                 raise errors.UserError(
                     f"LiteRT cannot translate a line of {item.size} ids here. "
@@ -159,6 +160,6 @@ class LiteRTEngine(engines.Engine):
                 ) from error
             ids, scores = (part.tolist() for part in rows)
             found.append(
-                self.translation(zip(ids, scores, strict=True), n_best)
+                self.translation(zip(ids, scores, strict=True), decode_hparams)
             )
         return found

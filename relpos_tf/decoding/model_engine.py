@@ -100,19 +100,18 @@ class ModelEngine(engines.Engine):
         self,
         items: list[engines.Item],
         decode_hparams: decode_hparam.DecodeHParams,
-        n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
-        found = self._find(items, decode_hparams, n_best)
+        found = self._find(items, decode_hparams)
         ids, scores = (part.numpy().tolist() for part in found)
         rows = map(zip, ids, scores)  # pairs of ids and their score
-        is_drawn = decode_hparams.is_random
-        return [self.translation(row, n_best, is_drawn) for row in rows]
+        return [self.translation(row, decode_hparams) for row in rows]
 
-    def _find(self, items, decode_hparams, n_best):
+    def _find(self, items, decode_hparams):
         """Searches: ids `[N, B, T]` and scores `[N, B]`."""
         size = max(item.size for item in items)
         has_prefix = any(item.prefix for item in items)
+        n_best = decode_hparams.n_best
         is_alone = len(items) == n_best == 1 and size <= SIZES[-1]
         if (
             self._jit_compile
@@ -178,9 +177,7 @@ class ModelEngine(engines.Engine):
             return []
         settings = self.complete(decode_hparam.DecodeHParams())
         lines = [[engines.Item([tokenizer_lib.EOS_ID] * n, n)] for n in SIZES]
-        return [
-            functools.partial(self._find, one, settings, 1) for one in lines
-        ]
+        return [functools.partial(self._find, one, settings) for one in lines]
 
     def function(
         self,

@@ -69,10 +69,8 @@ class SavedModelEngine(engines.Engine):
         self,
         items: list[engines.Item],
         decode_hparams: decode_hparam.DecodeHParams,
-        n_best: int,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
-        del decode_hparams  # part of the graph
         found = self._details(
             inputs=tf.constant([item.content for item in items])
         )
@@ -85,6 +83,6 @@ class SavedModelEngine(engines.Engine):
             for row in map(zip, texts, scores)
         ]
         return [
-            engines.translation(row, n_best, is_whole)
+            engines.translation(row, decode_hparams.n_best, is_whole)
             for row, is_whole in zip(rows, is_complete, strict=True)
         ]

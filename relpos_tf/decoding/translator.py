@@ -267,8 +267,7 @@ class Translator:
     def _translate(self, items, search):
         """Translates a batch, or its halves if memory is short."""
         try:
-            how = search.decode_hparams
-            found = self.engine.translate(items, how, how.n_best)
+            found = self.engine.translate(items, search.decode_hparams)
             if search.with_attention:
                 found = self.engine.with_attention(items, found)
             return found

@@ -165,13 +165,11 @@ class ServedModel:
 
     def page_settings(self) -> list[Settings]:
         """Returns the settings of the requests that the page makes."""
+        how = self._defaults
         return [
-            Settings(
-                dataclasses.replace(self._defaults, n_best=n_best),
-                has_attention,
-            )
+            Settings(dataclasses.replace(how, n_best=n_best), has_attention)
             for has_attention in (False, True)[: 1 + self._is_run]
-            for n_best in sorted({1, self._defaults.beam_size})
+            for n_best in sorted({1, how.beam_size})
         ]
 
     def warm_up_steps(self) -> list[Callable[[], Any]]:

@@ -149,12 +149,12 @@ def corpus_bleu(
     equal = exact_matches(hypotheses, references)
     empty_lines = sides[0].count("")
     warnings = _format_warnings("hypotheses", hypotheses)
-    plain = hypotheses, list(map(list, _columns(references)))
-    raw = bleu_score if plain == sides else bleu(tokenize).corpus_score(*plain)
-    if abs(raw.score - bleu_score.score) >= 0.005:  # of what is shown
-        score = f"BLEU = {raw.score:.2f}"
-        warnings.append(f"Scores compose Unicode. The text as it is: {score}.")
     warnings += reference_warnings(references, tokenize)
+    as_it_is = hypotheses, list(map(list, _columns(references)))
+    if as_it_is != sides:
+        raw = bleu(tokenize).corpus_score(*as_it_is).score
+        if abs(raw - bleu_score.score) >= 0.005:  # of what is shown
+            warnings.append(f"The text as it is would have BLEU {raw:.2f}.")
     if empty_lines == len(hypotheses):
         warnings.append(f"All {empty_lines} hypotheses are empty.")
     return Scores(
@@ -352,6 +352,13 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
     """
     references = list(itertools.chain(*_columns(references)))
     warnings = _format_warnings("references", references)
+    plain = (" ".join(line.split()) for line in references)
+    if number := sum(spelling.compose(line) != line for line in plain):
+        warnings.append(
+            f"{number} of {len(references)} references have another Unicode "
+            "form than vocabularies write, or invisible characters. Both sides "
+            "are composed before they are scored."
+        )
     text = "".join(references)
     number = len(_WITHOUT_BLANKS.findall(text))
     if tokenize == _OTHER_LANGUAGES and 4 * number > len(text):
@@ -361,17 +368,6 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
             "needs. Name another tokenizer, as with --bleu_tokenize=zh or char."
         )
     return warnings
-
-
-def form_warnings(references: Sequence[Any]) -> list[str]:
-    """Returns a warning if references have another Unicode form than output."""
-    rows = [" ".join(x.split()) for x in itertools.chain(*_columns(references))]
-    number = sum(spelling.compose(line) != line for line in rows)
-    warning = (
-        f"{number} of {len(rows)} references have another Unicode form than "
-        "vocabularies write, or invisible characters. Scores compose both."
-    )
-    return [warning] if number else []
 
 
 def _columns(references: Iterable[Any]) -> list[tuple[str, ...]]:

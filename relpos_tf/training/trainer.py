@@ -366,10 +366,7 @@ class Trainer:
         sources, references = self._problem.lines(self._data_dir, split)
         metrics.check_references(references)
         tokenize = self._conditions["bleu_tokenize"]
-        for warning in (
-            *metrics.form_warnings(references),
-            *metrics.reference_warnings(references, tokenize),
-        ):
+        for warning in metrics.reference_warnings(references, tokenize):
             _log.warning("%s", warning)
         return tokens, sources, references, tokenize
 

@@ -61,10 +61,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def _tensorflow_says(error: BaseException, pattern: re.Pattern) -> str:
     """Returns what fits a pattern in an error of TensorFlow, or ""."""
     # Not imported here, which takes seconds.
-    tensorflow = sys.modules.get("tensorflow")
-    if not hasattr(tensorflow, "errors"):
-        return ""
-    if not isinstance(error, tensorflow.errors.OpError):
+    known = getattr(sys.modules.get("tensorflow"), "errors", None)
+    if known is None or not isinstance(error, known.OpError):
         return ""
     found = pattern.search(f"{type(error).__name__}: {error}")
     return found[0] if found else ""

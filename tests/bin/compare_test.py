@@ -249,9 +249,9 @@ class GridTest(folders.TestCase):
         )
         return 0
 
-    def search(self, engine, items, settings, n_best):
+    def search(self, engine, items, settings):
         """Is right in some lines, if the rate is the best one."""
-        del settings, n_best
+        del settings
         hparams = engine.model.hparams
         is_best = hparams.learning_rate_constant == self.BEST[hparams.alpha]
         text = examples.PAIRS[-1][1] if is_best else "x"

@@ -45,10 +45,10 @@ class StoppedEngine(translator_test.EchoEngine):
         super().__init__()
         self._number, self._stop = number, stop
 
-    def translate(self, items, decode_hparams, n_best):
+    def translate(self, items, decode_hparams):
         if len(self.batches) == self._number:
             self._stop()
-        return super().translate(items, decode_hparams, n_best)
+        return super().translate(items, decode_hparams)
 
 
 def interrupt():

@@ -87,9 +87,8 @@ def add_run(folder: pathlib.Path, name: str, seed: int = 1, shift: int = 1):
     return path
 
 
-def quick_search(engine, items, settings, n_best):
+def quick_search(engine, items, settings):
     """Stands in for a search: its output depends on weights and settings."""
-    del n_best
     total = sum(np.abs(v.numpy()).sum() for v in engine.model.variables)
     search = settings.beam_size, settings.alpha, settings.extra_length
     return [

@@ -4,6 +4,7 @@ Shapes: N beams.
 """
 
 import concurrent.futures
+import dataclasses
 import os
 import types
 from unittest import mock
@@ -133,12 +134,11 @@ class EngineTest(parameterized.TestCase):
         # Limits from 2 on: many translations are cut off.
         settings = engine.complete(decode_hparam.DecodeHParams(extra_length=0))
         items = engine.items([line for line in LINES if line.strip()])
-        want = ours(**changes).engine.translate(items, settings, 1)
+        want = ours(**changes).engine.translate(items, settings)
         for n_best in (3, 1):
-            together = engine.translate(items, settings, n_best)
-            alone = [
-                engine.translate([item], settings, n_best)[0] for item in items
-            ]
+            how = dataclasses.replace(settings, n_best=n_best)
+            together = engine.translate(items, how)
+            alone = [engine.translate([item], how)[0] for item in items]
             for one, other in zip(together, alone, strict=True):
                 self.assertEqual(one.texts, other.texts)
                 self.assertEqual(one.is_complete, other.is_complete)
@@ -213,7 +213,7 @@ class EngineTest(parameterized.TestCase):
         engine = translator.engine
         item = engine.truncate(*engine.items(["7"]), 1)
         (found,) = engine.translate(
-            [item], engine.complete(decode_hparam.DecodeHParams()), 1
+            [item], engine.complete(decode_hparam.DecodeHParams())
         )
         self.assertEqual(found[:3], ([""], [0.0], True))
 
@@ -228,7 +228,7 @@ class EngineTest(parameterized.TestCase):
         engine.translator.translate_batch.side_effect = fault
         settings = engine.complete(decode_hparam.DecodeHParams())
         with self.assertRaises(expected):
-            engine.translate(engine.items(["7"]), settings, 1)
+            engine.translate(engine.items(["7"]), settings)
 
     def test_what_ends_stands_before_what_was_cut_off(self):
         engine = ctranslate2_engine.CTranslate2Engine(export_of())

@@ -28,10 +28,10 @@ class FixedEngine(translator_test.EchoEngine):
 class InterruptedEngine(translator_test.EchoEngine):
     """Is interrupted in the line "stop"."""
 
-    def translate(self, items, decode_hparams, n_best):
+    def translate(self, items, decode_hparams):
         if items[0].content == "stop":
             raise KeyboardInterrupt
-        return super().translate(items, decode_hparams, n_best)
+        return super().translate(items, decode_hparams)
 
 
 class RunTest(parameterized.TestCase):

@@ -57,10 +57,11 @@ class EchoEngine(engines.Engine):
     def truncate(self, item, size):
         return item._replace(content=item.content[: size - 1], size=size)
 
-    def translate(self, items, decode_hparams, n_best):
+    def translate(self, items, decode_hparams):
         if sum(item.size for item in items) > self.memory:
             raise self.error
         self.batches.append([item.content for item in items])
+        n_best = decode_hparams.n_best
         return [
             engines.translation(
                 (
@@ -395,7 +396,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
 
         spy.get_concrete_function = lambda: spy
         with mock.patch.object(engine, "function", return_value=spy):
-            engine.translate(engine.items(["7", LINES[2]]), settings, 1)
+            engine.translate(engine.items(["7", LINES[2]]), settings)
         self.assertLen(seen, 2)
         for ids, limit in seen:
             self.assertEqual(limit, np.count_nonzero(ids) + 7)

@@ -174,12 +174,13 @@ class EngineTest(parameterized.TestCase):
 
     def test_each_line_has_its_own_limit(self):
         engine = translator().engine
-        settings = engine.complete(decode_hparam.DecodeHParams(extra_length=0))
+        settings = decode_hparam.DecodeHParams(extra_length=0, n_best=3)
+        settings = engine.complete(settings)
         items = engine.items([line for line in LINES if line.strip()])
         # Nothing but EOS is left of the last.
         items.append(engine.truncate(items[-1], 1))
-        want = ours().engine.translate(items, settings, 3)
-        found = engine.translate(items, settings, 3)
+        want = ours().engine.translate(items, settings)
+        found = engine.translate(items, settings)
         self.assert_equal(found, want)
         self.assertLen({one.is_complete for one in found}, 2)
 
