@@ -38,15 +38,17 @@ _OTHER_LANGUAGES = "13a"
 _WITHOUT_BLANKS = re.compile(
     "[\u0e00-\u109f\u1780-\u17ff\u3040-\u9fff\U00020000-\U0003ffff]"
 )
-# Moses' hyphens, the pieces of BPE and those of SentencePiece. A line of plain
-# text may hold one; of tokenized captions, 4 % have a hyphen.
-_TOKENIZED, _MOST_TOKENIZED = " @-@ |@@( |$)|\u2581", 0.02
-# Signs that lines are not plain text.
+# A line of plain text may hold a sign by chance; 4 % of tokenized captions have
+# a hyphen. A broken character is never meant.
+_BROKEN, _CHANCE = "\ufffd", 0.02
+# Signs that lines are not plain text. The second: Moses' hyphens, the pieces of
+# BPE and those of SentencePiece.
 _SIGNS = {
     r"(?i)</?(refset|srcset|tstset|mteval|doc|seg|hl)\b": "they are markup; "
     "score the plain text.",
-    _TOKENIZED: "they look tokenized; score detokenized text.",
-    "\ufffd": "they are broken UTF-8; convert Latin-1, as with iconv.",
+    " @-@ |@@( |$)|\u2581": "they look tokenized; score detokenized text.",
+    "\t": "they have columns; score the first, as by cut -f1.",
+    _BROKEN: "they are broken UTF-8; convert Latin-1, as with iconv.",
 }
 # A few commas after a blank are slips; a majority comes from a tokenizer.
 _MANY_COMMAS = 3
@@ -381,8 +383,7 @@ def _format_warnings(side: str, lines: Sequence[str]) -> list[str]:
     warnings = []
     for sign, advice in _SIGNS.items():
         found = [m[0] for m in map(re.compile(sign).search, lines) if m]
-        most = _MOST_TOKENIZED * len(lines) if sign == _TOKENIZED else 0
-        if len(found) > most:
+        if len(found) > (sign != _BROKEN) * _CHANCE * len(lines):
             line = f'{len(found)} lines of the {side} hold "{found[0]}"'
             warnings.append(f"{line}: {advice}")
     commas = sum(line.count(",") for line in lines)
