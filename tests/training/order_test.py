@@ -60,7 +60,9 @@ class OrderTest(tiny_runs.TestCase, parameterized.TestCase):
     def assert_each_once(self, batches):
         """Checks that batches have every pair of the data once."""
         tokens = self.problem.tokens(self.data_dir, "train")
-        texts = np.split(tokens._ids, np.cumsum(tokens.lengths)[:-1])
+        total = np.array([int(tokens.lengths.sum())])
+        ids = tokens.rows(np.array([0]), total).ids
+        texts = np.split(ids, np.cumsum(tokens.lengths)[:-1])
         rows = [tuple(np.pad(ids, (0, 32 - len(ids)))) for ids in texts]
         found = collections.Counter(row for rows in batches for row in rows)
         self.assertEqual(found, collections.Counter(rows))
