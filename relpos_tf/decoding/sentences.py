@@ -26,17 +26,29 @@ from relpos_tf.utils import languages
 DEFAULT_LANGUAGE = "en"
 # Characters that are split at once. The time of sentencex grows with their
 # square, and no sentence is longer.
-WINDOW = 4000
-# A comment, a script or a tag; where one does not end, the rest of the text. It
-# is one pass: html.parser takes hours for a megabyte of "<a ".
+WINDOW = 2000
+# HTML is read as browsers read it (html.spec.whatwg.org, 13.2.5): a quote
+# counts after "=" alone. An attribute, and all those of a tag:
+_ATTRIBUTE = re.compile(
+    r"""[^\s/>][^\s/>=]*(?:\s*=\s*(?:"[^"]*"?|'[^']*'?|[^\s>]*))?""",
+    re.ASCII,
+)
+_ATTRIBUTES = rf"(?:[\s/]+|{_ATTRIBUTE.pattern}){{0,999}}"
+# A comment, a declaration, an element without tags in it, or a tag; without its
+# last ">", if the text ends before. It fails at the first characters or not at
+# all, in one pass; html.parser takes hours for a megabyte of "<a ".
 _MARKUP = re.compile(
-    r"""(?is)(<!--.*?(?:-->|\Z)|<script.*?(?:</script>|\Z)|<[a-z/!?]"""
-    r"""[^"'>]*(?:(?:"[^"]*"|'[^']*')[^"'>]*)*(?:>|.*))"""
+    r"(?ais)<(?=[!?/a-z])(?:!--(?:-?(?=>)|.*?(?:--!?(?=>)|\Z))|[!?][^>]*"
+    rf"|(script|style|iframe|noembed|noframes|xmp)(?=[\s/>]){_ATTRIBUTES}"
+    rf"(?:>.*?(?:</\1(?=[\s/>]){_ATTRIBUTES}|\Z))?"
+    rf"|(/?)([a-z][^\s/>]*)({_ATTRIBUTES}))(>?)"
 )
-# The start of an element that is not translated, unless it can have no text.
-_KEPT = re.compile(
-    r"""(?is)<(?!br|hr|img)(code|style|\w.*\stranslate=["']?no)\b"""
-)
+# Tags of elements without an end; "" of comments and the like.
+_VOID = ["", *"area base br col embed hr image img input link meta".split()]
+_VOID += "param source track wbr".split()
+_TRANSLATE = re.compile(r"""(?ai)translate(?:\s*=\s*["']?(no|yes|)["']?)?""")
+# Most tags for each sentence that is allowed.
+_TAGS = 32
 # A line that is not blank, without its end; `str.splitlines` knows the ends.
 _LINE = re.compile(r"\S[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*")
 
@@ -106,7 +118,20 @@ def check(decode_hparams: decode_hparam.DecodeHParams) -> None:
             )
 
 
-def split(text: str, language: str = "") -> Sentences:
+def check_number(number: int, most: int) -> None:
+    """Refuses a text of more sentences than are allowed.
+
+    Raises:
+        UserError: there are more.
+    """
+    if number > most:
+        raise errors.UserError(
+            f"Expected at most {most} sentences, and {_TAGS} tags for each of "
+            "these. Received more. Split the text."
+        )
+
+
+def split(text: str, language: str = "", most: int = 10**9) -> Sentences:
     """Splits a text, each of whose lines has one sentence or more.
 
     A fragment without a letter belongs to the next sentence of its line, or to
@@ -115,9 +140,10 @@ def split(text: str, language: str = "") -> Sentences:
     Args:
         text: str. Sentences and gaps of the result put together are this text.
         language: str. The code of its language; "" where unknown.
+        most: int. Sentences that are allowed.
 
     Raises:
-        UserError: `sentencex` is not installed.
+        UserError: there are more, or `sentencex` is not installed.
 
     Example:
 
@@ -127,11 +153,14 @@ def split(text: str, language: str = "") -> Sentences:
     segment = package().segment
     spans = []  # the start and the end of each sentence, with blanks
     for line in _LINE.finditer(text):
+        if not any(map(str.isalpha, line[0])):
+            continue
         start = end = line.start()
         for part in _parts(line[0], language or DEFAULT_LANGUAGE, segment):
             end += len(part)
             if has_letter := any(map(str.isalpha, part)):
                 spans.append((start, end))
+                check_number(len(spans), most)
             if has_letter or end - start > WINDOW:  # no sentence is near
                 start = end
         if spans and spans[-1][1] == start:
@@ -145,7 +174,7 @@ def split(text: str, language: str = "") -> Sentences:
     return Sentences(texts, [*gaps, text[last:]])
 
 
-def split_html(text: str, language: str = "") -> Sentences:
+def split_html(text: str, language: str = "", most: int = 10**9) -> Sentences:
     """Splits the text between tags, which are gaps of the result.
 
     Texts are plain; gaps are HTML. Elements with translate="no" stay as they
@@ -154,34 +183,66 @@ def split_html(text: str, language: str = "") -> Sentences:
     Args:
         text: str. HTML.
         language: str. The code of its language; "" where unknown.
+        most: int. Sentences that are allowed.
 
     Raises:
-        UserError: `sentencex` is not installed.
+        UserError: there are more, far more tags, or something that is not
+            translated has no end; or `sentencex` is not installed.
 
     Example:
 
     >>> split_html("<p>A &amp; B. <b>7</b></p>", "en")
     Sentences(texts=['A & B.'], gaps=['<p>', ' <b>7</b></p>'])
     """
-    texts, gaps, kept, depth = [], [[""]], "", 0
-    parts = _MARKUP.split(text)
-    for run, tag in zip(parts[::2], [*parts[1::2], ""], strict=True):
-        if not tag.endswith(">"):
-            run, tag = run + tag, ""  # "<" was a character of the text
-        others = [run]
-        if not depth:
-            found = split(html.unescape(run), language)
-            texts += found.texts
-            others = [html.escape(gap, False) for gap in found.gaps]
-        gaps[-1].append(others[0])
-        gaps += [[gap] for gap in others[1:]]
-        gaps[-1].append(tag)
-        slash, name = re.match(r"<?(/?)([\w-]*)", tag.lower()).groups()
-        if depth and name == kept:
-            depth += -1 if slash else 1
-        elif not depth and _KEPT.match(tag):
-            kept, depth = name, 1
+    texts, gaps = [], [[""]]
+    for i, (run, markup) in enumerate(_runs(text)):
+        found = split(html.unescape(run), language, most)
+        texts += found.texts
+        check_number(max(len(texts), i // _TAGS), most)
+        escaped = [[html.escape(gap, False)] for gap in found.gaps]
+        gaps[-1] += escaped[0] if found.texts else [run]
+        gaps += escaped[1:]
+        gaps[-1].append(markup)
     return Sentences(texts, ["".join(gap) for gap in gaps])
+
+
+def _runs(text):
+    """Yields each text to translate and the markup behind it; either may be "".
+
+    Raises:
+        UserError: something that stays as it is has no end.
+    """
+    # The elements that change whether text is translated, and those of the same
+    # name in them: name, whether it is, and start tag.
+    opened, end = [("", True, "")], 0
+    while found := _MARKUP.search(text, end):
+        run, markup = text[end : found.start()], found[0]
+        _, slash, name, attributes, last = found.groups("")
+        end, name = found.end(), name.lower()
+        outer, is_translated, _ = opened[-1]
+        yield (run, markup) if is_translated else ("", run + markup)
+        given = _ATTRIBUTE.findall(attributes)
+        # A slash may end an unquoted value instead.
+        is_empty = attributes.endswith("/") > "".join(given[-1:]).endswith("/")
+        if not last:
+            opened.append((name, False, markup))
+            break
+        elif slash and name == outer:
+            opened.pop()
+        elif not (slash or name in _VOID or is_empty):
+            inner = is_translated and name != "code"
+            for one in given:
+                if match := _TRANSLATE.fullmatch(one):
+                    inner = match[1] is None or match[1].lower() != "no"
+            if name == outer or inner != is_translated:
+                opened.append((name, inner, markup))
+    if opened[1:]:
+        raise errors.UserError(
+            f"Expected the end of {opened[-1][2][:40]!r}, which is not "
+            "translated. Received the end of the text. Write &lt; for a "
+            'character "<".'
+        )
+    yield text[end:], ""
 
 
 def _parts(line, language, segment):

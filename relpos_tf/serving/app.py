@@ -23,17 +23,18 @@ import re
 import time
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent import futures
 from typing import Any
 from urllib import parse as urls
 
 import python_multipart  # noqa: F401  # for Starlette's forms
 from starlette import applications
 from starlette import exceptions
+from starlette import middleware
 from starlette import requests
 from starlette import responses
 from starlette import routing
 from starlette.middleware import cors
-from starlette.middleware import trustedhost
 
 import relpos_tf
 from relpos_tf import errors
@@ -55,6 +56,10 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 # A codec that a client chooses may take minutes, or fail.
 _CODEC = re.compile(rb"charset", re.IGNORECASE)
 _FORMS = "application/x-www-form-urlencoded", "multipart/form-data"
+# Characters from which on a request is long.
+_LONG = 10_000
+_LOCALHOST = r"|127(\.\d+){3}|\[[0:]*:0*1\]"
+_FOREIGN = "Unknown host. Start the server with --allowed_hosts=HOST to add it."
 _PAGE = pathlib.Path(__file__).parent / "page"
 _PAGE_FILES = {"/": "index.html"} | {
     f"/{x}": x for x in ("page.css", "page.js", "openapi.json")
@@ -87,8 +92,9 @@ def make_app(
         cors_origins: The origins, as "https://example.org", whose pages may
             read answers.
         allowed_hosts: The names that requests may give to the server, without
-            ports; "*": any. A page whose name was bound to this machine's
-            address (DNS rebinding) may read answers to its own name.
+            ports; "*": any; "localhost": loopback addresses as well. A page
+            whose name was bound to this machine's address (DNS rebinding) may
+            read answers to its own name.
     """
     answers = _Answers(dict(workers), limits, metrics, cors_origins)
     routes = [
@@ -106,13 +112,13 @@ def make_app(
     ]
     app: Any = applications.Starlette(
         routes=routes,
+        middleware=[middleware.Middleware(_for_hosts, allowed_hosts)],
         exception_handlers={
             exceptions.HTTPException: _http_error,
         },
     )
     # A redirect would name the host of the request, and no proxy's prefix.
     app.router.redirect_slashes = False
-    app = trustedhost.TrustedHostMiddleware(app, allowed_hosts, False)
     # Pages of others may not read answers: each must be allowed by name.
     # Around everything, so that they may read of faults as well.
     return cors.CORSMiddleware(
@@ -123,11 +129,34 @@ def make_app(
     )
 
 
+def _for_hosts(app, allowed_hosts):
+    """Returns an application that answers to the names of some hosts alone.
+
+    Browsers always name one, and nobody can bind an address as a name.
+    """
+    names = "|".join(map(re.escape, allowed_hosts)).replace(r"\*", ".*")
+    own = _LOCALHOST if "localhost" in allowed_hosts else ""
+    known = re.compile(rf"(?i)({names}{own})\.?(:\d*)?")
+
+    async def answer(scope, receive, send):
+        host = (
+            dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
+        )
+        found = (
+            app if known.fullmatch(host) else _json({"error": _FOREIGN}, 400)
+        )
+        await found(scope, receive, send)
+
+    return answer
+
+
 class _Answers:
     """The functions behind the addresses."""
 
     def __init__(self, workers, limits, metrics, cors_origins):
         self._cors_origins = {*cors_origins}
+        # Long texts wait for one another, and short ones for none of them.
+        self._long = futures.ThreadPoolExecutor(1)
         self._workers = workers
         self._limits = limits
         self._metrics = metrics
@@ -226,12 +255,16 @@ class _Answers:
         """Returns what the answer says of each line."""
         model, texts = worker.model, []
         queries.check_sizes(query, self._limits)
+        threads = self._long if sum(map(len, query.lines)) > _LONG else None
+        run = asyncio.get_running_loop().run_in_executor
         if query.split_sentences:
-            texts = await asyncio.to_thread(model.split, query)
+            texts = await run(
+                threads, model.split, query, self._limits.max_lines
+            )
             parts = tuple(part for text in texts for part in text.texts)
             query = dataclasses.replace(query, lines=parts)
             queries.check_sizes(query, self._limits)
-        sizes = tuple(await asyncio.to_thread(model.sizes, query.lines))
+        sizes = tuple(await run(threads, model.sizes, query.lines))
         request.state.what = f"{len(sizes)} lines of {sum(sizes)} ids"
         query = dataclasses.replace(query, sizes=sizes)
         lines = await _result(request, worker.submit(query))

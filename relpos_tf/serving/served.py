@@ -95,10 +95,19 @@ class ServedModel:
         """Most translations of a line, unless a request changes it."""
         return self._defaults.beam_size
 
-    def split(self, query: queries.Query) -> list[sentences.Sentences]:
-        """Splits the lines of a query by the rules of the source language."""
+    def split(self, query: queries.Query, most: int) -> list[Any]:
+        """Returns the `sentences.Sentences` of each line of a query.
+
+        Raises:
+            UserError: there are more sentences than allowed, or a line is no
+                HTML where it must be.
+        """
         split = sentences.split_html if query.is_html else sentences.split
-        return [split(line, self.languages[0]) for line in query.lines]
+        found: list[Any] = []
+        for line in query.lines:
+            found.append(split(line, self.languages[0], most))
+            sentences.check_number(sum(len(x.texts) for x in found), most)
+        return found
 
     def settings(self, query: queries.Query) -> Settings:
         """Returns the settings of a query.

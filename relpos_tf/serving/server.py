@@ -69,9 +69,8 @@ def own_hosts(listener: socket.socket) -> list[str]:
 
     Of this machine's own address, no other machine knows a name.
     """
-    host = listener.getsockname()[0]
-    is_own = ipaddress.ip_address(host).is_loopback
-    return ["localhost", "127.0.0.1", "[::1]", host] if is_own else ["*"]
+    host = ipaddress.ip_address(listener.getsockname()[0])
+    return ["localhost"] if host.is_loopback else ["*"]
 
 
 class _Connection(h11_impl.H11Protocol):
@@ -79,13 +78,16 @@ class _Connection(h11_impl.H11Protocol):
 
     It closes where a head does not arrive in time, or the rest of a body whose
     answer was sent before its end. Of too many connections, the one that has
-    waited longest makes room.
+    waited longest makes room. It closes also where an answer is not read in the
+    time that a request has.
     """
 
     most: int  # set by `Server`
+    timeout_s: float
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        transport.set_write_buffer_limits(0)
         self.head = self.loop.call_later(_HEAD_S, transport.abort)
         if len(self.connections) > self.most:
             last = min(self.connections, key=_Connection.order)
@@ -98,6 +100,15 @@ class _Connection(h11_impl.H11Protocol):
             self.head.cancel()
         elif self.head.cancelled():
             self.head = self.loop.call_later(_HEAD_S, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        """Closes the connection unless the client reads what was written."""
+        super().pause_writing()
+        self.unread = self.loop.call_later(self.timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.unread.cancel()
 
     def shutdown(self) -> None:
         """Has an answer under way say that it is the last one."""
@@ -137,6 +148,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: Any, limits: limits_lib.Limits):
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] % 2**63  # -1: any
         _Connection.most = max(1, min(_MOST_CONNECTIONS, files - _OTHER_FILES))
+        _Connection.timeout_s = limits.timeout_s
         config = uvicorn.Config(
             app,
             # Whatever else is installed.

@@ -1,5 +1,6 @@
 """Text is split into sentences, and nothing of it is lost."""
 
+import contextlib
 import html
 import logging
 import sys
@@ -25,7 +26,8 @@ PARTS = strategies.sampled_from(
 HTML_PARTS = strategies.sampled_from(
     ["A b", "c.", " ", "7", "&amp;", "&lt;b", " < ", "é&eacute;", "d! E"]
     + ["<p>", "</p>", "<br/>", '<b title="x > y" c=\'"\'>', "<!-- it's -->"]
-    + ['<i translate="no">', "<i>", "</i>", "<script>a<b;</script>"]
+    + ['<i translate="no">j<i>k</i></i>', "<i>", "</i>"]
+    + ["<script>a<b;</script>"]
 )
 LANGUAGES = strategies.sampled_from(["", "de", "en", "ja", "ru", "xx", "zh"])
 # Eight phrases on one line.
@@ -135,11 +137,49 @@ class SplitTest(parameterized.TestCase):
             ["it"],
         ),
         ("a <b and c > d & e", ["a", "d & e"]),
-        ("a <b and c", ["a <b and c"]),
         ("A<!-- no -->B", ["A", "B"]),
+        # As browsers read it.
+        (
+            'it <input translate="no"> is <wbr translate=no>so',
+            ["it", "is", "so"],
+        ),
+        ('<p title="how to translate=no x">A dog.</p>', ["A dog."]),
+        ("<ul><li translate=no>a</li><li>b</li></ul>", ["b"]),
+        ('a <span translate="no"/> b <code/> c', ["a", "b", "c"]),
+        ("<code class=x/>a</code>b", ["b"]),
+        ("if a <b, it's fine.<p>A dog runs.</p>", ["if a", "A dog runs."]),
+        ("<b\ntranslate = 'NO'>a<B>b</B>c</b>d", ["d"]),
+        ('<b translate="no">a<i translate="yes">b</i>c</b>d', ["b", "d"]),
+        ("<b translate=no><b translate=''>a</b>b</b>c", ["a", "c"]),
+        ("<a href=it's>a</a> b", ["a", "b"]),
+        ('<script src="x"/>a</SCRIPT >b', ["b"]),
+        ("<!--->a<!-->b<!-- c -- d --!>e", ["a", "b", "e"]),
+        ("<hr-x translate=no>a</hr-x>b<image translate=no>c", ["b", "c"]),
+        ("<xmp><b></xmp>a</3 b", ["a</3 b"]),
     )
     def test_text_of_html(self, text, expected):
         self.assertEqual(sentences.split_html(text, "en").texts, expected)
+
+    @parameterized.parameters(
+        "a <b and c",
+        '<a href="x>A dog',
+        "<!-- a > b",
+        "<script src='x'/> a",
+        "<li translate=no>a<li>b</li>",
+        "<code>a",
+        "<b " + "x " * 9999 + ">a</b>",
+    )
+    def test_html_that_may_hide_text_is_refused(self, text):
+        with self.assertRaisesRegex(errors.UserError, "end of .<.*&lt;"):
+            sentences.split_html(text, "en")
+
+    @parameterized.parameters("<b>a", "<b>", "<b>7", "<td>.</td>", "a\n", "A! ")
+    def test_what_is_too_much_is_refused_early(self, part):
+        text, begun = part * (900_000 // len(part)), time.process_time()
+        with self.assertRaisesRegex(errors.UserError, "at most 512 sentences"):
+            sentences.split_html(text, "en", 512)
+        # A third at most; without a limit, seconds.
+        self.assertLess(time.process_time() - begun, 1)
 
     def test_windows_end_between_sentences(self):
         text = "Where is the station? " * 1000  # 22,000 characters on a line
@@ -149,12 +189,16 @@ class SplitTest(parameterized.TestCase):
         (found,) = sentences.split("1. " * 9000 + "Yes.", "en").texts
         self.assertLess(len(found), 2 * sentences.WINDOW)
 
-    @parameterized.parameters("好。", "« a. ", "a", "\n", "word ", "1. ", "<a ")
+    @parameterized.parameters(
+        *("好。", "« a. ", "a", "\n", "word ", "1. ", "½\n", "&amp;", "<a "),
+        *("<!--", "<a x='", "<script>", "<b", "</", "<!"),
+    )
     def test_time_does_not_grow_with_the_square(self, part):
         before = time.process_time()
         text = part * (300_000 // len(part))
         found = sentences.split(text, "zh")
-        sentences.split_html(text, "zh")
+        with contextlib.suppress(errors.UserError):
+            sentences.split_html(text, "zh")
         # Ten times what it takes; in one window, "好。" would take 40 s.
         self.assertLess(time.process_time() - before, 20)
         pairs = zip(found.texts, found.gaps[1:], strict=True)

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import functools
+import http.client
 import json
 import re
 import signal
@@ -17,6 +18,7 @@ from absl.testing import parameterized
 
 import relpos_tf
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import sentences
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import queries
 from relpos_tf.serving import served as served_lib
@@ -215,20 +217,36 @@ class AppTest(parameterized.TestCase):
         ("127.0.0.1:80", 200),
         ("localhost", 200),
         ("[::1]:9", 200),
+        ("[0:0:0:0:0:0:0:1]", 200),
+        ("127.0.0.2", 200),
+        ("LOCALHOST.:80", 200),
+        ("my.example.org", 200),
+        (None, 200),  # of HTTP/1.0; browsers send one
         ("evil.example", 400),
         ("127.0.0.1.evil.example", 400),
+        ("localhost.evil.example", 400),
+        ("127.evil:127.0.0.1", 400),
+        ("example.org", 400),
+        ("[::2]", 400),
         ("", 400),
     )
     def test_names_bound_to_this_machine_by_others_are_refused(
         self, host, expected
     ):
-        with server_lib.listen("127.0.0.1", 0) as listener:
+        with server_lib.listen("127.0.0.5", 0) as listener:
             hosts = server_lib.own_hosts(listener)
         with server_lib.listen("0.0.0.0", 0) as listener:
             self.assertEqual(server_lib.own_hosts(listener), ["*"])
-        served = self.serve(allowed_hosts=hosts)
-        status, _, _ = served.ask("GET", "/models", None, {"host": host})
-        self.assertEqual(status, expected)
+        served = self.serve(allowed_hosts=[*hosts, "*.example.org"])
+        head = "" if host is None else f"Host: {host}\r\n"
+        with socket.create_connection(("127.0.0.1", served.port), 20) as one:
+            one.sendall(f"GET /models HTTP/1.0\r\n{head}\r\n".encode())
+            response = http.client.HTTPResponse(one)
+            response.begin()
+            answer = json.load(response)
+        self.assertEqual(response.status, expected)
+        if expected == 400:
+            self.assertRegex(answer["error"], "--allowed_hosts=HOST")
 
     def test_nothing_repeats_the_host_of_a_request(self):
         served = self.serve(allowed_hosts=["*"])
@@ -331,6 +349,46 @@ class AppTest(parameterized.TestCase):
                 self.assertEqual(silent[0].recv(9), b"")
             fake.gate.set()  # the one under way was kept
             self.assertEqual(first.result(20), ["BA"])
+
+    def test_an_answer_that_is_not_read_is_given_up(self):
+        served = self.serve(timeout_s=3)
+        lines = json.dumps({"lines": ["x" * 1999] * 200, "n_best": 3}).encode()
+        opened = served.server.server_state.connections
+        for seconds in 1, 30:
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                one.connect(("127.0.0.1", served.port))
+                one.sendall(head_of("POST", "/translate", len(lines)) + lines)
+                self.assertTrue(servers.wait_until(lambda: opened))
+                is_closed = servers.wait_until(lambda: not opened, seconds)
+                self.assertEqual(is_closed, seconds > 1)
+                if not is_closed:  # it is late, but reads all of it
+                    response = http.client.HTTPResponse(one)
+                    response.begin()
+                    self.assertLen(json.load(response)["translations"], 200)
+            self.assertTrue(servers.wait_until(lambda: not opened))
+
+    def test_long_texts_hold_up_none_but_themselves(self):
+        served = self.serve()
+        begun, may_end = threading.Event(), threading.Event()
+        self.addCleanup(may_end.set)
+
+        def split(text, *_):
+            begun.set()
+            may_end.wait(20)
+            return sentences.Sentences([text], ["", ""])
+
+        long = {"lines": ["x" * 1999] * 6, "split_sentences": True}
+        with (
+            mock.patch.object(sentences, "split", split),
+            concurrent.futures.ThreadPoolExecutor(40) as pool,
+        ):
+            answers = [pool.submit(served.post, long) for _ in range(40)]
+            self.assertTrue(begun.wait(20))
+            time.sleep(0.3)  # until all are read
+            self.assertEqual(served.translate("ab"), ["BA"])
+            may_end.set()
+            self.assertEqual({one.result(20)[0] for one in answers}, {200})
 
     def test_a_connection_stays_open_between_two_requests(self):
         self.assertGreater(limits_lib.Limits().keep_alive_s, 60)  # a proxy's
