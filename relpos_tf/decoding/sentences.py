@@ -231,9 +231,9 @@ def _runs(text):
             opened.pop()
         elif not (slash or name in _VOID or is_empty):
             inner = is_translated and name != "code"
-            for one in given:
-                if match := _TRANSLATE.fullmatch(one):
-                    inner = match[1] is None or match[1].lower() != "no"
+            # The first one counts.
+            for one in filter(None, map(_TRANSLATE.fullmatch, given[::-1])):
+                inner = (one[1] or "yes").lower() != "no"
             if name == outer or inner != is_translated:
                 opened.append((name, inner, markup))
     if opened[1:]:

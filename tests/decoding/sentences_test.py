@@ -151,6 +151,7 @@ class SplitTest(parameterized.TestCase):
         ("<b\ntranslate = 'NO'>a<B>b</B>c</b>d", ["d"]),
         ('<b translate="no">a<i translate="yes">b</i>c</b>d', ["b", "d"]),
         ("<b translate=no><b translate=''>a</b>b</b>c", ["a", "c"]),
+        ("<b translate=no translate>a</b>b", ["b"]),
         ("<a href=it's>a</a> b", ["a", "b"]),
         ('<script src="x"/>a</SCRIPT >b', ["b"]),
         ("<!--->a<!-->b<!-- c -- d --!>e", ["a", "b", "e"]),

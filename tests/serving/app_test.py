@@ -351,8 +351,8 @@ class AppTest(parameterized.TestCase):
             self.assertEqual(first.result(20), ["BA"])
 
     def test_an_answer_that_is_not_read_is_given_up(self):
-        served = self.serve(timeout_s=3)
-        lines = json.dumps({"lines": ["x" * 1999] * 200, "n_best": 3}).encode()
+        served = self.serve(timeout_s=3, max_body_bytes=2_000_000)
+        lines = json.dumps({"lines": ["x" * 1999] * 512, "n_best": 3}).encode()
         opened = served.server.server_state.connections
         for seconds in 1, 30:
             with socket.socket() as one:
@@ -365,7 +365,7 @@ class AppTest(parameterized.TestCase):
                 if not is_closed:  # it is late, but reads all of it
                     response = http.client.HTTPResponse(one)
                     response.begin()
-                    self.assertLen(json.load(response)["translations"], 200)
+                    self.assertLen(json.load(response)["translations"], 512)
             self.assertTrue(servers.wait_until(lambda: not opened))
 
     def test_long_texts_hold_up_none_but_themselves(self):
