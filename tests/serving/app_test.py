@@ -5,7 +5,6 @@ import contextlib
 import functools
 import http.client
 import json
-import re
 import signal
 import socket
 import threading
@@ -214,21 +213,13 @@ class AppTest(parameterized.TestCase):
         self.assertLen(self.fakes[0].batches, 1)
 
     @parameterized.parameters(
-        ("127.0.0.1:80", 200),
-        ("localhost", 200),
-        ("[::1]:9", 200),
+        # None: of HTTP/1.0; browsers send one.
+        *((x, 200) for x in ("127.0.0.1:80", "127.0.0.2", "[::1]:9", None)),
+        *((x, 200) for x in ("localhost", "LOCALHOST.:80", "my.example.org")),
         ("[0:0:0:0:0:0:0:1]", 200),
-        ("127.0.0.2", 200),
-        ("LOCALHOST.:80", 200),
-        ("my.example.org", 200),
-        (None, 200),  # of HTTP/1.0; browsers send one
-        ("evil.example", 400),
-        ("127.0.0.1.evil.example", 400),
-        ("localhost.evil.example", 400),
+        *((x, 400) for x in ("evil.example", "example.org", "[::2]", "")),
+        *((f"{x}.evil.example", 400) for x in ("127.0.0.1", "localhost")),
         ("127.evil:127.0.0.1", 400),
-        ("example.org", 400),
-        ("[::2]", 400),
-        ("", 400),
     )
     def test_names_bound_to_this_machine_by_others_are_refused(
         self, host, expected
@@ -250,13 +241,9 @@ class AppTest(parameterized.TestCase):
 
     def test_nothing_repeats_the_host_of_a_request(self):
         served = self.serve(allowed_hosts=["*"])
+        names = {"host": "h.example", "x-forwarded-host": "f"}
         for path in "/translate/", "/models/", "/none":
-            _, headers, body = served.ask(
-                "GET",
-                path,
-                None,
-                {"host": "h.example", "x-forwarded-host": "f"},
-            )
+            _, headers, body = served.ask("GET", path, None, names)
             self.assertNotIn("location", headers)
             self.assertNotIn("h.example", body.decode())
 
@@ -281,12 +268,20 @@ class AppTest(parameterized.TestCase):
                 response.read()
                 self.assertEqual(response.status, expected)
 
-    @parameterized.parameters((b"{", 99, 504), (b"", 101, 413))
-    def test_a_body_that_does_not_end_is_refused(self, start, size, status):
-        served = self.serve(max_body_bytes=100, timeout_s=0.3)
-        with socket.create_connection(("127.0.0.1", served.port)) as one:
-            one.settimeout(20)
-            one.sendall(head_of("POST", "/translate", size) + start)
+    @parameterized.product(
+        path=("/translate", "/detect"),
+        body=((b"{", 99, 504), (b"", 101, 413)),
+    )
+    def test_a_body_that_does_not_end_is_refused(self, path, body):
+        start, size, status = body
+        start = head_of("POST", path, size) + start
+        self.enter_context(self.assertNoLogs("uvicorn", "ERROR"))
+        served = self.serve(max_body_bytes=100, timeout_s=0.5)
+        address = "127.0.0.1", served.port
+        with socket.create_connection(address) as hangs_up:
+            hangs_up.sendall(start)
+        with socket.create_connection(address, 20) as one:
+            one.sendall(start)
             with mock.patch.object(server_lib, "_HEAD_S", 0.3):
                 self.assertStartsWith(
                     one.recv(999).decode(), f"HTTP/1.1 {status}"
@@ -296,18 +291,6 @@ class AppTest(parameterized.TestCase):
                         one.sendall(b"x" * 1000)
                         time.sleep(0.05)
         self.assertEqual(served.translate("ab"), ["BA"])
-
-    def test_detect_has_the_same_end(self):
-        served = self.serve(timeout_s=0.3)
-        with self.assertNoLogs("uvicorn", "ERROR"):
-            for hangs_up in (True, False):
-                with socket.create_connection(
-                    ("127.0.0.1", served.port), 20
-                ) as one:
-                    one.sendall(head_of("POST", "/detect", 9) + b"{")
-                    if not hangs_up:
-                        answer = one.recv(999).decode()
-            self.assertStartsWith(answer, "HTTP/1.1 504")
 
     @parameterized.parameters(b"", b"GET / HTTP/1.1\r\nX: ")
     def test_a_connection_without_a_head_is_closed(self, start):
@@ -525,27 +508,11 @@ class AppTest(parameterized.TestCase):
             signal.raise_signal(signal.SIGHUP)
         self.assertFalse(server.should_exit)
 
-    def test_the_page_is_complete_and_asks_nobody_else(self):
+    def test_the_page_may_ask_its_server_alone(self):
         served = self.serve()
-        texts = {}
-        for path, media_type in (
-            ("/", "text/html"),
-            ("/page.css", "text/css"),
-            ("/page.js", "text/javascript"),
-        ):
-            status, headers, body = served.ask("GET", path)
-            self.assertEqual(status, 200)
-            self.assertStartsWith(headers["content-type"], media_type)
-            policy = headers["content-security-policy"]
-            self.assertStartsWith(policy, "default-src 'none';")
-            texts[path] = body.decode()
-        named = re.findall(r'(?:src|href)="([^"]*)"', texts["/"])
-        self.assertCountEqual(named, ["data:,", "page.css", "page.js"])
-        for text in texts.values():
-            self.assertNotRegex(text, "https?://")
-        # The policy forbids code and style within the page.
-        self.assertNotRegex(texts["/"], r"<style|style=|\son\w+=")
-        self.assertNotRegex(texts["/"], r"<script>")
+        for path in "/", "/page.css", "/page.js":
+            policy = served.ask("GET", path)[1]["content-security-policy"]
+            self.assertStartsWith(policy, "default-src 'none'; script-src 's")
 
 
 class RunTest(absltest.TestCase):

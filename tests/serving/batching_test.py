@@ -230,18 +230,6 @@ class BatchingTest(parameterized.TestCase):
         self.assertEqual(self.fake.batches, [["bad"], ["next"]])
         self.assertEqual(worker.waiting(), 0)
 
-    def test_a_request_that_was_given_up_is_not_translated(self):
-        worker, first = self.occupy(max_batch_lines=2)
-        gone = worker.submit(query("g0", "g1"))
-        stays = worker.submit(query("s"))
-        self.assertEqual(worker.waiting(), 3)
-        gone.future.cancel()
-        first.future.cancel()  # while it is translated
-        self.assertEqual(worker.waiting(), 1)
-        self.fake.gate.set()
-        self.assert_translated(stays)
-        self.assertEqual(self.fake.batches, [["first"], ["s"]])
-
     def test_closing_gives_up_what_waits_and_takes_nothing_more(self):
         worker, first = self.occupy(max_batch_lines=1)
         job = worker.submit(query("waits"))

@@ -318,7 +318,7 @@ class LibreTranslateTest(parameterized.TestCase):
             {"q": "a", "source": "en", "target": "de", "alternatives": "x"},
             '"alternatives"',
         ),
-        ({"q": "A! " * 21, "source": "en", "target": "de"}, "at most 20"),
+        ({"q": ["A! " * 9] * 3, "source": "en", "target": "de"}, "at most 20"),
         ({"q": "a" * 301, "source": "en", "target": "de"}, "at most 75 ids"),
         ({"q": "bad", "source": "en", "target": "de"}, "bad cannot"),
     )
@@ -358,9 +358,6 @@ class LibreTranslateTest(parameterized.TestCase):
             ],
             [("Ab. ", ".BA", " "), ("Cd.", ".DC", "")],
         )
-        status, answer = self.post(lines=["A! " * 21], split_sentences=True)
-        self.assertEqual(status, 422)
-        self.assertIn("at most 20", answer["error"])
 
     def test_only_named_origins_may_read_answers(self):
         allow = "access-control-allow-origin"

@@ -5,6 +5,7 @@ import json
 from absl.testing import parameterized
 
 from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import queries
 
@@ -21,22 +22,11 @@ def parse(**values):
 
 class QueriesTest(parameterized.TestCase):
     def test_fields_become_a_query(self):
-        query = parse(
-            lines=["a", "b"],
-            model="m",
-            n_best=3,
-            attention=True,
-            beam_size=5,
-            alpha=1,
-            no_repeat_ngram_size=2,
-        )
-        self.assertEqual(query.lines, ("a", "b"))
-        self.assertEqual((query.model, query.n_best), ("m", 3))
-        self.assertIs(query.attention, True)
-        how = query.decode_hparams
-        self.assertEqual((how.beam_size, how.alpha), (5, 1.0))
-        self.assertEqual(how.no_repeat_ngram_size, 2)
-        self.assertIsNone(how.extra_length)
+        options = {"beam_size": 5, "alpha": 1, "no_repeat_ngram_size": 2}
+        more = {"model": "m", "n_best": 3, "attention": True}
+        how = decode_hparam.DecodeHParams(**options)
+        expected = queries.Query(("a", "b"), how, **more)
+        self.assertEqual(parse(lines=["a", "b"], **more, **options), expected)
 
     def test_what_is_null_is_left_out(self):
         query = parse(lines=["a"], model=None, attention=None, alpha=None)
