@@ -113,9 +113,7 @@ def make_app(
     app: Any = applications.Starlette(
         routes=routes,
         middleware=[middleware.Middleware(_for_hosts, allowed_hosts)],
-        exception_handlers={
-            exceptions.HTTPException: _http_error,
-        },
+        exception_handlers={exceptions.HTTPException: _http_error},
     )
     # A redirect would name the host of the request, and no proxy's prefix.
     app.router.redirect_slashes = False
