@@ -318,10 +318,7 @@ class LibreTranslateTest(parameterized.TestCase):
             {"q": "a", "source": "en", "target": "de", "alternatives": "x"},
             '"alternatives"',
         ),
-        (
-            {"q": ["A! " * 9] * 3, "source": "en", "target": "de"},
-            "20 sentences",
-        ),
+        ({"q": ["A! " * 9] * 3, "source": "en", "target": "de"}, "most 20 s"),
         ({"q": "a" * 301, "source": "en", "target": "de"}, "at most 75 ids"),
         ({"q": "bad", "source": "en", "target": "de"}, "bad cannot"),
     )
