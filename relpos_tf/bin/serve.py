@@ -8,7 +8,7 @@ r"""Answers requests to translate, and shows a page to try models with.
 
   curl http://127.0.0.1:8000/translate -H 'Content-Type: application/json' \
       -d '{"lines": ["A dog runs."]}'
-      translates; docs/serving.md has the fields, limits and status codes
+      translates; docs/serve.md has the fields, limits and status codes
 
 A run stands for its result: the average of its end, else its newest checkpoint;
 RUN/best is the checkpoint of the best BLEU in training.

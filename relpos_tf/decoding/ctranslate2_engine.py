@@ -73,7 +73,7 @@ class CTranslate2Engine(engines.Engine):
         UserError: CTranslate2 is not installed, or the folder is damaged.
     """
 
-    linear_ids = 128  # docs/serving.md#time-and-memory
+    linear_ids = 128  # docs/benchmarks.md#one-long-line
 
     def __init__(self, folder: str | pathlib.Path):
         self.name = str(folder)

@@ -1,7 +1,7 @@
 """A model and its tokenizer as a SavedModel: text in, text out.
 
 The SavedModel loads with `tensorflow` and `tensorflow_text`, without this
-package. docs/serving.md describes how to serve it.
+package. docs/export.md describes how to use it.
 
 Shapes: N lines, S source length, B beams, T target length.
 """

@@ -38,7 +38,7 @@ _log = logging.getLogger("relpos_tf")
 # interrupted, so it must not take long.
 BATCH_IDS = 4096
 # The largest ratio of the sizes of a batch's first line and of another one.
-# Lines that differ more take less time apart (docs/serving.md).
+# Lines that differ more take less time apart (docs/serve.md).
 MOST_UNLIKE = 4
 FEW_IDS = 12  # count as the size of shorter lines
 # After a batch, the share of its seconds to wait for a full one.

@@ -107,8 +107,8 @@ json.dump(found, sys.stdout)
 
 
 def documented_command(**replacements):
-    """Returns the arguments of the command line in docs/serving.md."""
-    text = (ROOT / "docs" / "serving.md").read_text("utf-8")
+    """Returns the arguments of the command line in docs/export.md."""
+    text = (ROOT / "docs" / "export.md").read_text("utf-8")
     (command,) = re.findall(r"^    python -c (?:.*\\\n)*.*$", text, re.M)
     words = shlex.split(command.replace("\\\n", " "))
     for name, value in replacements.items():
