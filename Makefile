@@ -11,7 +11,8 @@
 # make lint   ruff: rules and formatting; mypy: types of the core
 # make bench  every figure that the project aims at, ten quiet minutes
 # make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
-# make golden write the golden files of the hparams sets again
+# make golden write the golden files of the hparams sets again, and the page of
+#             hyper-parameters
 # make docs   the site of docs/ in build/site, all links checked, in an
 #             environment of its own
 # make clean  remove what the tools and the demo wrote

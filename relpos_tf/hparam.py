@@ -1,8 +1,14 @@
-"""Typed hyper-parameters, named as in tensor2tensor.
+r"""Typed hyper-parameters, named as in tensor2tensor.
 
-A set of hyper-parameters is a frozen `HParams`. The values below are those of
-Shaw et al. (2018), section 4.1, for the base model with sinusoids; the sets in
-`hparams/` derive from one another by `replace`.
+A set of hyper-parameters is a frozen `HParams`. The defaults are those of Shaw
+et al. (2018), section 4.1, for the base model with sinusoids; the sets in
+`hparams/` derive from one another by `replace`, and `--hparams` changes them:
+
+    relpos-trainer --hparams_set=transformer_relative_small \
+        --hparams=max_relative_position=8,batch_size=4096
+
+A field without effect is refused. In conditions, `a|b=x|y` means that a or b is
+x or y. A run that is resumed may not change the model.
 """
 
 import dataclasses
@@ -61,33 +67,44 @@ class HParams(fields.Record):
     'none'
     """
 
-    # Model. A run that goes on may not change the fields up to
-    # activation_dtype; see `models.run_dir.check_same_architecture`. Numbers
-    # beyond `most` mean nothing: they would run for ever, take all memory or
-    # overflow inside.
-    # The tokenizer's size replaces vocab_size at run time.
+    # tools/reference.py reads the comments of the fields; one before a blank
+    # line is a heading. Numbers beyond `most` mean nothing: they would run for
+    # ever, take all memory or overflow inside, as a float32 does where 20,000
+    # ids have an alpha of 30. A run that is resumed may not change the fields
+    # up to activation_dtype, see `models.run_dir.check_same_architecture`. The
+    # gradients of float16 would underflow.
+
+    # Model
+
+    # Pieces of the vocabulary; the tokenizer's size replaces it at run time.
     vocab_size: int = number(
         32768, 1, 10_000_000, when="a tokenizer of this size (--vocab_size)"
     )
-    hidden_size: int = number(512, least=1, most=100_000)  # d_x
+    # Features of each position, d_x; a multiple of num_heads.
+    hidden_size: int = number(512, least=1, most=100_000)
     # Inner size of the feed-forward layers.
     filter_size: int = number(1024, least=1, most=1_000_000)
-    num_heads: int = number(8, least=1)
-    # Of the encoder, and of the decoder.
+    num_heads: int = number(8, least=1)  # Attention heads.
+    # Layers of the encoder, and of the decoder.
     num_hidden_layers: int = number(
         6, least=1, most=1000, when="num_encoder_layers|num_decoder_layers=0"
     )
-    num_encoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
-    num_decoder_layers: int = number(0, most=1000)  # 0: num_hidden_layers
-    pos: str = choice("timing", "emb", "none")  # absolute positions
-    decoder_pos: str = choice("same", "timing", "emb", "none")  # same: as pos
-    # SHAPE (Kiyono et al., 2021): sinusoids of a sequence begin, in training,
-    # at a random position of at most so much.
+    # Layers of the encoder; 0: num_hidden_layers.
+    num_encoder_layers: int = number(0, most=1000)
+    # Layers of the decoder; 0: num_hidden_layers.
+    num_decoder_layers: int = number(0, most=1000)
+    # Absolute positions: sinusoids (timing), learned (emb) or none.
+    pos: str = choice("timing", "emb", "none")
+    # Absolute positions of the decoder; same: as pos.
+    decoder_pos: str = choice("same", "timing", "emb", "none")
+    # SHAPE (Kiyono et al., 2021): in training, sinusoids begin at a random
+    # position of at most this number.
     max_position_shift: int = number(
         0, 0, 10_000, when="pos|decoder_pos=timing"
     )
+    # Relative positions: none, Shaw's, T5's bias, ALiBi or rotary.
     self_attention_type: str = choice(*SELF_ATTENTION_TYPES, of=OWN_TYPES)
-    # same: as self_attention_type
+    # Relative positions of the decoder; same: as self_attention_type.
     decoder_self_attention_type: str = choice(
         "same", *SELF_ATTENTION_TYPES, of=OWN_TYPES
     )
@@ -98,90 +115,118 @@ class HParams(fields.Record):
         when=f"{_OF_ENCODER} or decoder_{_OF_ENCODER} and "
         "decoder_max_relative_position=-1",
     )
-    # k of keys after the query (w2v-BERT 2.0: 64 before, 8 after), which the
-    # decoder masks; and k in the decoder; -1: max_relative_position.
+    # k of the encoder's keys after the query (w2v-BERT 2.0: 64 before, 8
+    # after); -1: max_relative_position.
     max_relative_position_right: int = number(-1, -1, 10_000, when=_RIGHT)
+    # k in the decoder; -1: max_relative_position.
     decoder_max_relative_position: int = number(
         -1, -1, 10_000, when=_OF_DECODER
     )
-    add_relative_to_keys: bool = switch(True, when=_SHAW)  # a^K, equation 4
-    add_relative_to_values: bool = switch(True, when=_SHAW)  # a^V, equation 3
+    # Whether a vector of the distance is added to keys: a^K, equation 4.
+    add_relative_to_keys: bool = switch(True, when=_SHAW)
+    # Whether a vector of the distance is added to values: a^V, equation 3.
+    add_relative_to_values: bool = switch(True, when=_SHAW)
+    # Whether the heads of a layer share the tables of these vectors.
     heads_share_relative_embedding: bool = switch(False, when=_TABLES)
+    # How Shaw's attention is computed; the result is the same up to rounding.
     relative_attention_implementation: str = choice(
         "auto", "reshape", "compact", when=_TABLES
     )
-    # Of self_attention_type=dot_product_relative_bias, T5's (Raffel et al.,
-    # 2020): the buckets of distances, and the distance where the last begins.
+    # Buckets of distances of T5's bias (Raffel et al., 2020); even.
     relative_attention_num_buckets: int = number(32, 4, 1000, when=_T5)
+    # The distance where the last bucket begins.
     relative_attention_max_distance: int = number(128, 2, 10_000, when=_T5)
-    # Bahdanau et al. (2015) score additively; Shen et al. (2018) each feature.
+    # How queries and keys are compared: by products, additively (Bahdanau et
+    # al., 2015), or for each feature (Shen et al., 2018).
     attention_score: str = choice("dot_product", "additive", "feature_wise")
     # The farthest position that self-attention sees; 0: any.
     attention_window: int = number(0, most=1_000_000)
-    # N, the heads whose keys and values self-attention sees: its own and N // 2
-    # on each side. With attention_window, the window of Yang et al. (2019).
+    # The heads whose keys and values a query sees, its own in the middle; odd.
+    # With attention_window, the window of Yang et al. (2019).
     attention_window_heads: int = number(1, least=1)
-    # The lowest layers of the encoder, which alone have the two windows; 0: all
+    # Only this number of the lowest encoder layers have the two windows; 0: all
     # layers of both stacks.
     attention_window_layers: int = number(
         0, most=1000, when="attention_window!=0 or attention_window_heads!=1"
     )
+    # Keys that the encoder's queries see; forward: those before. split: half of
+    # the heads have each direction.
     encoder_attention_direction: str = choice(
         "both", "forward", "backward", "split"
     )
-    # Yang et al. (2018).
+    # Gaussian bias (Yang et al., 2018): its width is fixed, or predicted for
+    # each layer or query.
     localness: str = choice("none", "fixed", "layer", "query")
-    # D of localness=fixed.
+    # The fixed width; sigma is half of it.
     localness_window: int = number(10, 1, 1_000_000, when="localness=fixed")
-    # n: layer normalisation before each sublayer.
+    # Before each sublayer; n: layer normalisation.
     layer_preprocess_sequence: str = choice("none", "n")
-    # After each sublayer: dropout, residual, [layer normalisation].
+    # After each sublayer: dropout (d), residual connection (a), and layer
+    # normalisation (n).
     layer_postprocess_sequence: str = choice("dan", "da")
+    # Added to the variance in layer normalisation.
     norm_epsilon: float = number(
         1e-6, when="layer_preprocess_sequence|layer_postprocess_sequence=n|dan"
     )
-    shared_embedding: bool = True  # one table for source and target
+    # Whether source and target share an embedding table.
+    shared_embedding: bool = True
+    # Whether the softmax uses the target's embedding table.
     shared_embedding_and_softmax_weights: bool = True
-    # A learned vector, added to the source as in tensor2tensor; its row.
+    # Whether a learned vector is added to the source, as in tensor2tensor.
     use_target_space_embedding: bool = False
+    # The row of that vector.
     target_space_id: int = number(
         0, most=TARGET_SPACES - 1, when="use_target_space_embedding=true"
     )
 
-    # The type that training computes with. Weights, softmax, norms and losses
-    # are float32 with either; a trained model translates in float32. The
-    # gradients of float16 would underflow.
-    activation_dtype: str = choice("float32", "bfloat16")
+    # Precision and regularisation
 
-    # Regularisation.
-    layer_prepostprocess_dropout: float = number(0.1, below=1)  # P_drop
+    # The type that training computes with. Weights, softmax, norms, losses and
+    # translation are float32 with either.
+    activation_dtype: str = choice("float32", "bfloat16")
+    # Dropout of embeddings and of each sublayer's output: P_drop.
+    layer_prepostprocess_dropout: float = number(0.1, below=1)
+    # Dropout of attention weights.
     attention_dropout: float = number(0.0, below=1)
+    # Dropout inside the feed-forward layers.
     relu_dropout: float = number(0.0, below=1)
+    # The probability that the loss spreads over all pieces.
     label_smoothing: float = number(0.1, below=1)
     # The fraction of input symbols, of source and target, whose embedding is
     # zero in training: token cutoff (Shen et al., 2020).
     symbol_dropout: float = number(0.0, below=1)
 
-    # Augmentation of training pairs, drawn anew in every epoch.
-    # The share of merges that are left out, on both sides (Provilkov et al.,
-    # 2020).
+    # Augmentation of training pairs, drawn anew in every epoch
+
+    # The share of BPE merges that are left out, on both sides (Provilkov et
+    # al., 2020).
     bpe_dropout: float = number(0.0, most=1)
-    # The share of pairs that are joined with another one, as far as max_length
-    # allows (Varis and Bojar, 2021).
+    # The share of pairs that are joined with a second pair, as far as
+    # max_length allows (Varis and Bojar, 2021).
     pair_concatenation: float = number(0.0, most=1)
 
-    # Optimisation.
+    # Optimisation
+
+    # Updates of a training; --train_steps overrides it.
     train_steps: int = number(100_000, least=1)
-    optimizer: str = choice("adam")  # of `training.optimizers.OPTIMIZERS`
+    # A row of `training.optimizers.OPTIMIZERS`.
+    optimizer: str = choice("adam")
+    # Decay of Adam's mean of gradients.
     optimizer_adam_beta1: float = number(0.9, below=1)
+    # Decay of Adam's mean of squared gradients.
     optimizer_adam_beta2: float = number(0.98, below=1)
+    # Added to the root of that mean.
     optimizer_adam_epsilon: float = number(1e-9)
-    # Some of SCHEDULE_FACTORS, as in constant*rsqrt_decay
+    # A product of factors of `training.schedules.FACTORS`, such as
+    # constant*rsqrt_decay.
     learning_rate_schedule: str = "noam"
+    # tensor2tensor's factor of the rate, for its first two versions.
     learning_rate: float = number(0.1, when="learning_rate_schedule=legacy")
+    # A factor of the learning rate.
     learning_rate_constant: float = number(
         1.0, when="learning_rate_schedule=noam|constant"
     )
+    # Updates in which the learning rate rises.
     learning_rate_warmup_steps: int = number(
         4000,
         1,
@@ -189,34 +234,39 @@ class HParams(fields.Record):
     )
     # The global norm at which an update is clipped; 0: no clipping.
     clip_grad_norm: float = number(0.0)
-    # Times the learning rate: the part of each matrix and table that an update
-    # takes away; decoupled (Loshchilov and Hutter, 2019).
+    # Times the learning rate, the part of each matrix and table that an update
+    # subtracts; decoupled (Loshchilov and Hutter, 2019).
     weight_decay: float = number(0.0, most=1000)
     # Decay of the weights' moving averages, which evaluations and translations
-    # use in place of the weights; 0: no averages. OpenNMT-tf's name.
+    # use in place of the weights; 0: no averages.
     moving_average_decay: float = number(0.0, below=1)
-    # Batches of an update, for each replica. 0 and 1: one. Steps are updates
-    # here; in tensor2tensor they are batches.
+    # Batches of an update, for each replica; 0 and 1: one. Steps are updates.
     optimizer_multistep_accumulate_steps: int = number(0)
 
-    # Batches. batch_size counts the padded tokens of the longer side, for
-    # each replica.
+    # Batches
+
+    # Padded tokens of a batch's longer side, for each replica.
     batch_size: int = number(4096, least=1, most=1_000_000)
-    # Longer pairs are not trained on. It is also the size of pos=emb.
+    # Most ids of a side in training; longer pairs are left out. Also the number
+    # of positions of pos=emb.
     max_length: int = number(256, least=1, most=1_000_000)
+    # Length of the shortest bucket.
     min_length_bucket: int = number(8, least=1, most=1_000_000)
+    # Ratio of a bucket's length to that of the one before.
     length_bucket_step: float = number(1.1, above=1)
 
-    # Decoding.
+    # Decoding
+
+    # Hypotheses of the beam search; 1: greedy search.
     beam_size: int = number(4, least=1)
-    # Exponent of the length penalty ((5 + length) / 6)^alpha. 20,000 ids to
-    # the power of 10 are a float32, to the power of 30 they are not.
+    # Exponent of the length penalty ((5 + length) / 6)^alpha.
     alpha: float = number(0.6, most=10)
-    # Ids by which an output may exceed its input.
+    # Ids by which a translation may exceed its source.
     extra_length: int = number(50, most=10_000)
-    average_checkpoints: int = number(0)  # the last N; 0: none
-    # Instead: those at the ends of the last N epochs of the data, which
-    # are then saved (as Wu et al., 2021, do); 0: none.
+    # Checkpoints averaged at the end of training: the last N; 0: none.
+    average_checkpoints: int = number(0)
+    # Instead, those at the ends of the last N epochs of the data, which are
+    # then saved (Wu et al., 2021); 0: none.
     average_epochs: int = number(0)
 
     def __post_init__(self):

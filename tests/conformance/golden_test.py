@@ -1,4 +1,4 @@
-"""Every hparams set equals its golden file.
+"""Every hparams set equals its golden file, and all are in the reference.
 
 A changed default then shows in review, as changed lines in every set that it
 touches. `make golden` writes the files again, as it runs this module.
@@ -6,10 +6,13 @@ touches. `make golden` writes the files again, as it runs this module.
 
 import json
 import pathlib
+import re
 
 from absl.testing import parameterized
 
+from relpos_tf import hparam
 from relpos_tf import registry
+from tools import reference
 
 GOLDEN = pathlib.Path(__file__).resolve().parent / "golden"
 
@@ -25,6 +28,7 @@ def write():
         path.unlink()
     for name in registry.list_hparams():
         (GOLDEN / f"{name}.json").write_text(resolved(name), encoding="utf-8")
+    reference.PAGE.write_text(reference.page(), encoding="utf-8")
 
 
 class GoldenTest(parameterized.TestCase):
@@ -43,6 +47,14 @@ class GoldenTest(parameterized.TestCase):
             path.read_text(encoding="utf-8"),
             "If the change is intended, run `make golden`.",
         )
+
+    def test_reference_has_every_set_and_describes_every_field(self):
+        page = reference.PAGE.read_text(encoding="utf-8")
+        self.assertEqual(page, reference.page(), "Run `make golden`.")
+        rows = re.findall(r"^\| `(\w+)` \| .+ \| (.*) \| .*\|$", page, re.M)
+        names = [*hparam.field_types(), *registry.list_hparams()]
+        self.assertCountEqual([name for name, _ in rows], names)
+        self.assertNotIn("", dict(rows).values())
 
 
 if __name__ == "__main__":
