@@ -122,7 +122,7 @@ golden: $(STAMP)
 $(DOCS)/.installed: constraints.txt
 	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
 	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  -c constraints.txt mkdocs-material
+	  -c constraints.txt mkdocs-material 'mkdocstrings[python]' ruff
 	@touch $@
 
 docs: $(DOCS)/.installed

@@ -7,8 +7,8 @@ et al. (2018), section 4.1, for the base model with sinusoids; the sets in
     relpos-trainer --hparams_set=transformer_relative_small \
         --hparams=max_relative_position=8,batch_size=4096
 
-A field without effect is refused. In conditions, `a|b=x|y` means that a or b is
-x or y. A run that is resumed may not change the model.
+A field without effect is refused: one that needs `a | b = x | y` has an effect
+where a or b is x or y. A run that is resumed may not change the model.
 """
 
 import dataclasses

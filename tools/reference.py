@@ -46,8 +46,8 @@ def _fields() -> Iterator[str]:
         last = node.end_lineno
         if headings:
             yield f"\n## {_text(headings[-1])}\n"
-            yield "| field | **default**, choices | meaning | needs |"
-            yield "|---|---|---|---|"
+            yield "| field | **default**, choices | meaning |"
+            yield "|---|---|---|"
         yield _row(node.target.id, _text(comment + after))
 
 
@@ -60,9 +60,10 @@ def _row(name, meaning):
     limits = fields.limits(hparam.HParams, name)
     default = getattr(hparam.HParams(), name)
     choices = getattr(limits, "choices", (default,))
-    values = ", ".join([f"**{default}**", *choices[1:]])
-    when = fields.condition(hparam.HParams, name).replace("|", r"\|")
-    return f"| `{name}` | {values} | {meaning} | {when} |"
+    values = ", ".join([f"**{default}**", *(f"`{c}`" for c in choices[1:])])
+    if when := fields.condition(hparam.HParams, name).replace("|", r"\|"):
+        meaning += " Needs " + re.sub(r"\\\||!?=", r" \g<0> ", when) + "."
+    return f"| {name} | {values} | {meaning} |"
 
 
 def _sets() -> Iterator[str]:
@@ -96,6 +97,6 @@ def _set(name, made_by):
     # The command, which is indented, is not a part of the table.
     text = re.sub(r"\n\n +relpos-(.+\\\n)*.+", " ", f"{made_by.__doc__}")
     return (
-        f"| `{name}` | {layers} of {hparams.hidden_size} | {weights:,} | "
+        f"| {name} | {layers} of {hparams.hidden_size} | {weights:,} | "
         f"{hparams.train_steps:,} | {' '.join(text.split())} |"
     )

@@ -3,13 +3,17 @@
 tests/integration/installation_test.py has the installed commands.
 """
 
+import importlib
 import json
 import os
 import pathlib
 import re
 
+from absl.testing import absltest
 from absl.testing import parameterized
 
+import relpos_tf
+from relpos_tf import layers
 from tests import documents
 from tests.bin import calls
 from tests.conformance import packaging_test
@@ -126,3 +130,13 @@ class DocumentedCommandsTest(parameterized.TestCase):
                         filter(None, (names or "").split(",")), extras
                     )
         self.assertGreater(number, 4)
+
+
+class ReferenceTest(absltest.TestCase):
+    def test_every_public_name_has_its_docstring_on_the_page(self):
+        page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+        shown = re.findall(r"^::: (relpos_tf[\w.]*)\.(\w+)$", page, re.M)
+        for module, name in shown:
+            self.assertTrue(getattr(importlib.import_module(module), name))
+        public = {*relpos_tf.__all__, *layers.__all__}
+        self.assertContainsSubset(public, {name for _, name in shown})
