@@ -58,9 +58,8 @@ def _text(comment):
 def _row(name, meaning):
     """Returns the line of a field."""
     limits = fields.limits(hparam.HParams, name)
-    default = getattr(hparam.HParams(), name)
-    choices = getattr(limits, "choices", (default,))
-    values = ", ".join([f"**{default}**", *(f"`{c}`" for c in choices[1:])])
+    others = [f", `{c}`" for c in getattr(limits, "choices", ())[1:]]
+    values = f"**{getattr(hparam.HParams(), name)}**{''.join(others)}"
     if when := fields.condition(hparam.HParams, name).replace("|", r"\|"):
         meaning += " Needs " + re.sub(r"\\\||!?=", r" \g<0> ", when) + "."
     return f"| {name} | {values} | {meaning} |"
@@ -93,10 +92,9 @@ def _set(name, made_by):
     """Returns the line of a set."""
     hparams = registry.hparams(name)
     weights = _weights(*(getattr(hparams, n) for n in hparam.model_fields()))
-    layers = f"{hparams.encoder_layers} + {hparams.decoder_layers}"
     # The command, which is indented, is not a part of the table.
-    text = re.sub(r"\n\n +relpos-(.+\\\n)*.+", " ", f"{made_by.__doc__}")
+    text = re.sub(r"\n\n +relpos-(.+\\\n)*.+", " ", made_by.__doc__)
     return (
-        f"| {name} | {layers} of {hparams.hidden_size} | {weights:,} | "
-        f"{hparams.train_steps:,} | {' '.join(text.split())} |"
+        f"| {name} | {hparams.encoder_layers} + {hparams.decoder_layers} of "
+        f"{hparams.hidden_size} | {weights:,} | {hparams.train_steps:,} | {' '.join(text.split())} |"
     )
