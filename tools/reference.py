@@ -67,16 +67,14 @@ def _row(name, meaning):
 
 def _sets() -> Iterator[str]:
     """Yields a table for each module of `hparams/`."""
-    names = registry.list_hparams()
     yield "\nWeights are those beside the token embeddings."
     for module in filter(inspect.ismodule, vars(sys.modules[SETS]).values()):
         heading = module.__name__.rpartition(".")[2]
         yield f"\n### {heading}\n\n{inspect.getdoc(module)}\n"
         yield "| set | layers | weights | steps | description |"
         yield "|---|---|---|---|---|"
-        yield from (
-            _set(n, vars(module)[n]) for n in names if n in vars(module)
-        )
+        for name in filter(vars(module).get, registry.list_hparams()):
+            yield _set(name, vars(module)[name])
 
 
 @functools.cache
@@ -96,5 +94,6 @@ def _set(name, made_by):
     text = re.sub(r"\n\n +relpos-(.+\\\n)*.+", " ", made_by.__doc__)
     return (
         f"| {name} | {hparams.encoder_layers} + {hparams.decoder_layers} of "
-        f"{hparams.hidden_size} | {weights:,} | {hparams.train_steps:,} | {' '.join(text.split())} |"
+        f"{hparams.hidden_size} | {weights:,} | {hparams.train_steps:,} | "
+        f"{' '.join(text.split())} |"
     )
