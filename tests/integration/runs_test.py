@@ -5,6 +5,7 @@ The long form of the interruptions is tests/campaigns/kill.py.
 
 import json
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -14,6 +15,7 @@ from absl.testing import absltest
 
 from relpos_tf.bin import trainer
 from relpos_tf.models import run_dir
+from tests import documents
 from tests.bin import calls
 from tests.campaigns import kill
 
@@ -56,12 +58,22 @@ class RunsTest(absltest.TestCase):
         self.addCleanup(run.process.kill)
         return run
 
-    def test_files_events_and_messages_of_a_run(self):
-        names = {path.name for path in self.whole.directory.iterdir()}
-        expected = "hparams.json flags.txt versions.json tokenizer.model"
-        self.assertContainsSubset(
-            [*expected.split(), f"ckpt-{STEPS}.npz"], names
-        )
+    def test_the_page_names_every_file_of_a_run_and_every_field(self):
+        page = (documents.ROOT / "docs" / "run_folder.md").read_text("utf-8")
+        rows = re.findall(r"^\| (`.*?) \|", page, re.M)
+        named = {name for row in rows for name in re.findall("`(.+?)`", row)}
+        names = (path.name for path in self.whole.directory.iterdir())
+        files = {
+            re.sub(r"(tfevents\.).*", r"\1*", re.sub("-\\d+", "-STEP", name))
+            for name in names
+        }
+        events = run_dir.RunDir(self.whole.directory).read_metrics()
+        given = files.union(*events) - {"step", "split", "loss"}
+        # This run makes no average, has no such stop and no profile.
+        others = "average/ckpt-STEP.npz ckpt-STEP.epoch ckpt-STEP.stop plugins/"
+        self.assertEqual(given | {*others.split(), "averaged"}, named)
+
+    def test_events_and_messages_of_a_run(self):
         with open(self.whole.directory / "metrics.jsonl") as file:
             events = [json.loads(line) for line in file]
         self.assertEqual(
