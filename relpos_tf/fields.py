@@ -163,7 +163,7 @@ def choice(
 
 
 def like(cls: type, name: str, when: str = "") -> Any:
-    """Returns a field that may be None, with the limits of another one.
+    """Returns a field that may be None, with the limits of a second field.
 
     Args:
         cls: dataclass.

@@ -15,7 +15,7 @@ where the last one stopped. --print_commands prints the commands that train the
 runs, for several GPUs or machines. Then every model translates the test set,
 and report.html and report.json in OUTPUT_DIR compare scores, significance,
 speed and memory. With --runs, nothing is trained; directories LABEL-seedN are
-the runs of one label, and LABEL=DIR gives another label.
+the runs of one label, and LABEL=DIR gives a different label.
 
 --grid="learning_rate_constant=0.7,1,1.4" tunes every set alike: each is trained
 at each point with the first seed and scored on the development set; its best
@@ -50,9 +50,9 @@ FLAGS = command.Flags()
 
 command.define_problem_flags(FLAGS, "")
 FLAGS.define_lists(
-    hparams_sets="Names of sets; LABEL=NAME gives another label. With "
+    hparams_sets="Names of sets; LABEL=NAME gives its own label. With "
     "--preset, one set.",
-    outputs="LABEL=FILE: translations of the test set by another system, a "
+    outputs="LABEL=FILE: translations of the test set by a different system, a "
     "line for each line, beside the runs; LABEL:TEST_SET=FILE, of a further "
     "test set. Several files of a label are several trainings; * and ? match "
     "as in a shell.",
@@ -165,7 +165,7 @@ def main() -> int | None:
             return code
         except KeyboardInterrupt:
             command.logger().info(
-                "Stopped. The same command goes on from there:\n  %s",
+                "Stopped. The same command resumes:\n  %s",
                 command.command_line(),
             )
             raise

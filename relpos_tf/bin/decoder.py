@@ -87,7 +87,7 @@ FLAGS.define_strings(
 )
 FLAGS.define_bools(
     decode_interactive="Ask for a line at a time. Without a terminal: answer "
-    "every line of standard input at once, for programs that wait for the "
+    "each line of standard input immediately, for programs that wait for the "
     "answer.",
     split_sentences="Split each line into sentences, translate each of them, "
     "and put them together again. Warnings then count sentences. Needs the "
@@ -422,7 +422,7 @@ def attention_line(attention: Any) -> str:
 def tell_kept(path: str, number: int) -> None:
     """Names the file of the lines that were translated before a stop."""
     command.logger().warning(
-        "Stopped. The %s finished lines are in %s. To go on, translate the "
+        "Stopped. The %s finished lines are in %s. To resume, translate the "
         "source from line %d on, as with tail -n +%d.",
         f"{number:,}",
         path,

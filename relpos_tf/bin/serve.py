@@ -78,7 +78,7 @@ FLAGS.define_multi_string(
 FLAGS.check("allowed_hosts", _all(_HOST), "must be as example.org, no port")
 # The fields of `limits.Limits`.
 _LIMITS = {
-    "max_batch_lines": "Lines translated at once.",
+    "max_batch_lines": "Lines of a batch.",
     "batch_wait_ms": "Milliseconds that a line waits for others while the "
     "model is idle.",
     "max_queue_lines": "Lines that may wait for a model; further requests get "

@@ -94,7 +94,7 @@ class _Progress:
         """Logs that a run begins."""
         self._run, self._seen = run, len(run.files.read_metrics())
         step = self._steps[run]
-        start = f"goes on from step {step}" if step else "begins"
+        start = f"resumes at step {step}" if step else "begins"
         _log.info("%s %s.", self.titles[run], start)
 
     def log_new(self) -> None:

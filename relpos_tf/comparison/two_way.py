@@ -86,8 +86,8 @@ def compare(
         are_paired: bool. Whether both have the same seeds, in the same order.
 
     Returns:
-        The difference; with None for what cannot be known: all with one line,
-        and what is over seeds with one seed of either label, or if all seeds
+        The difference. Values that cannot be known are None: all of them for
+        one line; those over seeds if a label has one seed, or if all seeds
         differ by the same amount, as copies of one training do. If the seeds
         are not paired, the degrees of freedom are those of the smaller group.
         They are fewer than Welch's, so that the test keeps its level whatever

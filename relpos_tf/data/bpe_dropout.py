@@ -105,7 +105,7 @@ class Segmenter:
         return pieces, len(word) - len(pieces)
 
     def _merge(self, word, kept, dropout, generator) -> list[str]:
-        """Makes the best merge `kept` times, drops it once, and goes on."""
+        """Makes the best merge `kept` times, drops it once, and continues."""
         pieces = list(word)
 
         def rank(i):

@@ -10,14 +10,14 @@ bucket holds the lengths from the previous limit up to, but without, its limit.
 The batches of an epoch are a function of the data, the options, the seed and
 the number of the epoch:
 
-1. all pairs are shuffled; with weights, each corpus gives its share of them;
+1. all pairs are shuffled; with weights, each corpus contributes its share;
 2. pairs with more than `max_length` ids on a side are left out;
-3. `pair_concatenation` joins couples of neighbours;
+3. `pair_concatenation` joins neighbouring pairs;
 4. the rows are sorted by bucket, in their order, and cut into batches;
 5. the batches are shuffled.
 
-Steps 2 to 5 take a slice of a million pairs at a time, so that memory stays
-small. What does not fill a batch goes on to the next slice.
+Steps 2 to 5 process a slice of a million pairs at a time, so that memory stays
+small. Rows that do not fill a batch are passed to the next slice.
 """
 
 import dataclasses
@@ -253,7 +253,7 @@ class Plan:
         for number, corpus in enumerate(self.corpora):
             first, last = before[number], after[number]
             # The corpus is read again and again, each time in another order;
-            # an epoch goes on where the one before has ended.
+            # an epoch continues where the one before ended.
             for again in range(first // corpus.pairs, -(-last // corpus.pairs)):
                 draw = _generator(_PASS, seed, number, again)
                 begin = again * corpus.pairs

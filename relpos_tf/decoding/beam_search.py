@@ -310,7 +310,7 @@ def advance(search: Search, state: BeamState) -> BeamState:
     ids, log_probs, parents, states = _grow(search, state)
     old = state.hypotheses
     is_eos = ids[:, :, state.step + 1] == search.eos_id  # [B, C]
-    # At most N of the 2 N candidates end, so N others can go on.
+    # At most N of the 2 N candidates end, so N others can continue.
     going_on = tf.where(is_eos, -float("inf"), log_probs)
     alive_log_probs, alive = tf.math.top_k(going_on, search.beam_size)
     if _is_greedy(search):

@@ -15,11 +15,11 @@ step, so the translations are equal, except for rounding and these differences:
   another.
 * Behind the best translation come those found until the search ended.
 * It gives the probability of forbidden ids to the others, so scores are higher,
-  and the best translation may be another one. These are the ids that
+  and the best translation may differ. These are the ids that
   `no_repeat_ngram_size` forbids; and padding, for lines in whose best
   translation it would be.
 
-Several threads may use one engine at once.
+Several threads may share an engine.
 
 Shapes: N beams.
 """

@@ -36,7 +36,7 @@ from relpos_tf.utils import graphs
 # search, in which the products outweigh the starting of operations.
 SIZES = (16, 24, 32, 48, 64)
 # How many ids more than the padded source a program has room for: enough for
-# nearly all searches, which go on after the best translation has been found.
+# nearly all searches, which continue after the best translation has been found.
 ROOM = 24
 
 

@@ -12,9 +12,9 @@ TensorFlow does not find all variables of a Keras 3 model by itself: it skips
 layers in lists, and no restore reports that.
 
 Beside the weights, in the group `model`, a checkpoint may have their moving
-averages, in the group `moving_average`. Training goes on with the weights, by
-`CheckpointManager.restore`. All other readers use the averages where they are,
-by `restore_model` and `average`.
+averages, in the group `moving_average`. Training resumes with the weights, by
+`CheckpointManager.restore`. All other readers use the averages if there are
+any, by `restore_model` and `average`.
 """
 
 from __future__ import annotations

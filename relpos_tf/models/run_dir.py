@@ -202,9 +202,9 @@ class RunDir:
         return events
 
     def truncate(self, step: int) -> None:
-        """Removes what a run that goes on from `step` repeats.
+        """Removes what a run that resumes at `step` repeats.
 
-        It is the events and the marks after that, and the mark of its end.
+        These are the later events and marks, and the mark of its end.
         """
         kept = [e for e in self.read_metrics() if e["step"] <= step]
         if (self.path / METRICS).exists():
@@ -356,7 +356,7 @@ def check_same_architecture(
     if fatal:
         listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
         raise errors.UserError(
-            f"The run was trained with {listed}. Go on with the same hparams, "
+            f"The run was trained with {listed}. Resume it with the same hparams, "
             "or name another --output_dir."
         )
     return [

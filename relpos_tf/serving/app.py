@@ -2,7 +2,7 @@
 
     POST /translate   lines in, translations out; LibreTranslate's texts as well
     GET  /models      what each model can do, and the server's limits
-    GET  /health      whether every kind of request is answered at once
+    GET  /health      whether the models are warm
     GET  /metrics     counters, for Prometheus
     GET  /            the page
     GET  /openapi.json  all of this for programs

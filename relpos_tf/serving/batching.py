@@ -37,7 +37,7 @@ _log = logging.getLogger("relpos_tf")
 # Most ids of a batch, with every line as long as the longest: a batch cannot be
 # interrupted, so it must not take long.
 BATCH_IDS = 4096
-# The largest ratio of the sizes of a batch's first line and of another one.
+# The largest ratio of the sizes of a batch's first line and any other.
 # Lines that differ more take less time apart (docs/serve.md).
 MOST_UNLIKE = 4
 FEW_IDS = 12  # count as the size of shorter lines
@@ -126,7 +126,7 @@ class Worker:
 
     @property
     def is_warm(self) -> bool:
-        """Whether the warm-up is over."""
+        """Whether the warm-up has finished."""
         return not self._cold
 
     def start(self) -> None:

@@ -291,7 +291,7 @@ def _check_same_run(run, hparams, problem, data_dir, flags):
     if "train" in changed:
         raise errors.UserError(
             f"The run {run.path} was trained on other training data than "
-            "those prepared now, so it cannot go on where it stopped. Prepare "
+            "those prepared now, so it cannot be resumed. Prepare "
             "the data as they were; or, to train on the new ones, name "
             f"another --output_dir and --warm_start_from={run.path}."
         )

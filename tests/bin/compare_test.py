@@ -191,7 +191,7 @@ class RunsTest(folders.TestCase):
         self.assertEqual((code, out), (130, ""))
         self.assertRegex(
             err,
-            r"Stopped\. The same command goes on from there:\n  \S[^\n]+\n"
+            r"Stopped\. The same command resumes:\n  \S[^\n]+\n"
             r"relpos-compare: stopped by SIGINT\.\n\Z",
         )
         self.assertFalse((self.folder / "out" / "report.json").exists())

@@ -148,7 +148,7 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(pathlib.Path(outside).read_bytes(), b"mine")
         self.assertLen(os.listdir(self.folder), 3)
         (line,) = (x for x in err.split("\n") if "first-2-lines" in x)
-        self.assertIn(f"The 2 finished lines are in {kept}. To go on,", line)
+        self.assertIn(f"The 2 finished lines are in {kept}. To resume,", line)
         self.assertIn("from line 3 on", line)
 
     @parameterized.parameters(

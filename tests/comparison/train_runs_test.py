@@ -95,7 +95,7 @@ class TrainTest(folders.TestCase):
         run.files.append_metrics(event | rates | {"peak_memory_mb": None})
         (run.path / "ckpt-4.npz").touch()
         begins, *lines = self.train(run)
-        self.assertEqual(begins, "[1/1] a seed 1 goes on from step 4.")
+        self.assertEqual(begins, "[1/1] a seed 1 resumes at step 4.")
         self.assertNotIn("loss 9.00", "".join(lines))
 
     def test_failed_runs_are_named_and_tried_again(self):

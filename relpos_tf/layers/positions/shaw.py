@@ -333,7 +333,7 @@ def symmetric(table: np.ndarray, left: int) -> np.ndarray:
 
 
 def _sees_numbers(one):
-    """Returns whether a scheme sees the logits or weights of another one."""
+    """Returns whether a scheme reads the logits or weights."""
     # The compact form leaves a constant out, which only a softmax ignores.
     return any(
         one.overrides(hook) and getattr(type(one), hook) != getattr(Shaw, hook)
