@@ -49,7 +49,7 @@ def load_tokenizer(
     known = run.read_problem().get("tokenizer_sha256", tokenizer.fingerprint)
     if tokenizer.fingerprint != known:
         raise errors.UserError(
-            f"The tokenizer {run.tokenizer_path} is damaged or a different one: "
+            f"The tokenizer {run.tokenizer_path} is damaged or not the run's: "
             f"expected sha256 {known[:8]}... Received: "
             f"{tokenizer.fingerprint[:8]}... Put the original file back."
         )

@@ -232,7 +232,7 @@ class TransformerAttention(MultiHead):
         if hasattr(self, name):
             raise errors.UserError(
                 "The schemes of `positions` must give their variables names "
-                "that the layer does not have: choose a different one, or leave "
+                "that the layer does not have: choose a new one, or leave "
                 f"out one of two schemes of a kind. Received: {name!r}."
             )
         variable = self.add_weight(

@@ -356,7 +356,7 @@ def check_same_architecture(
     if fatal:
         listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
         raise errors.UserError(
-            f"The run was trained with {listed}. Resume it with the same hparams, "
+            f"The run was trained with {listed}. Resume with the same hparams, "
             "or name another --output_dir."
         )
     return [
