@@ -123,6 +123,7 @@ def number(
     above: float | None = None,
     below: float | None = None,
     when: str = "",
+    help: str = "",
 ) -> Any:
     """Returns a field for an int or a float.
 
@@ -134,15 +135,21 @@ def number(
         above: int or float that the value must exceed.
         below: int or float that must exceed the value.
         when: str. The condition, see `is_met`.
+        help: str. What it means, where the field is also a flag.
     """
     if most is None and below is None:
         most = _LARGEST_FLOAT if isinstance(default, float) else LARGEST_INT
-    return _field(default, Number(least, most, above, below), when)
+    return _field(default, Number(least, most, above, below), when, help)
 
 
-def switch(default: bool, when: str) -> Any:
-    """Returns a field for a bool, with its condition."""
-    return _field(default, None, when)
+def switch(default: bool | None, when: str = "", help: str = "") -> Any:
+    """Returns a field for a bool; see `number`."""
+    return _field(default, None, when, help)
+
+
+def text(default: str, when: str = "", help: str = "") -> Any:
+    """Returns a field for any text; see `number`."""
+    return _field(default, None, when, help)
 
 
 def choice(
@@ -150,6 +157,7 @@ def choice(
     *others: str,
     of: Collection[str] | None = None,
     when: str = "",
+    help: str = "",
 ) -> Any:
     """Returns a field for one of several str, of which the first is usual.
 
@@ -158,8 +166,9 @@ def choice(
         *others: str, the other choices.
         of: further choices, to which modules of users add theirs.
         when: str. The condition, see `is_met`.
+        help: str. What it means, where the field is also a flag.
     """
-    return _field(default, Choice((default, *others), of), when)
+    return _field(default, Choice((default, *others), of), when, help)
 
 
 def like(cls: type, name: str, when: str = "") -> Any:
@@ -173,8 +182,8 @@ def like(cls: type, name: str, when: str = "") -> Any:
     return _field(None, limits(cls, name), when)
 
 
-def _field(default, limits, when):
-    metadata = {"limits": limits, "when": when}
+def _field(default, limits, when, help=""):
+    metadata = {"limits": limits, "when": when, "help": help}
     return dataclasses.field(default=default, metadata=metadata)
 
 

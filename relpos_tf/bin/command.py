@@ -25,6 +25,7 @@ bug. A message that cannot be written is dropped.
 """
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
@@ -57,6 +58,7 @@ from relpos_tf.utils import terminal
 from relpos_tf.utils import text as text_lib
 
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
+_KINDS = {bool: "bool", float: "float", int: "integer", str: "string"}
 _NOT_PATHS = {"cors_origin", "host", "train_tags"}  # may have a colon
 # The flags of text of the user's own, and what they name.
 FILE_FLAGS = {
@@ -158,6 +160,31 @@ class Flags(flags.FlagValues):
         """Defines lists of words that are empty by default."""
         for name, text in help_by_name.items():
             self.define_list(name, [], text)
+
+    def define_fields(self, cls: type, *names: str) -> None:
+        """Defines flags by the fields of a `fields.Record` with a help text.
+
+        Args:
+            cls: The record.
+            *names: The fields, which get no conditions. Without names: all
+                fields, with their conditions.
+        """
+        for field in dataclasses.fields(cls):
+            name, when, help, limits = field.name, *map(
+                field.metadata.get, ("when", "help", "limits")
+            )
+            if not help or (names and name not in names):
+                continue
+            kind, about, bounds = fields.kinds(cls)[name], [help], {}
+            if isinstance(limits, fields.Choice):
+                kind, about = "enum", [limits.choices, help]
+            elif limits:
+                bounds["lower_bound"] = limits.least
+                bounds["upper_bound"] = limits.most
+            define = getattr(self, f"define_{_KINDS.get(kind, kind)}")
+            define(name, field.default, *about, **bounds)
+            if when and not names:
+                self.needs(when, name)
 
     def join(self, sign: str, *names: str) -> None:
         """Lets texts be given again: the sign then stands between them."""
@@ -353,14 +380,6 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
             "options are written --name=value. "
             f"Received: {words[0]!r}, which is not an option."
         )
-
-
-def define_eval_frequency(flag_values: Flags) -> None:
-    """Defines --local_eval_frequency."""
-    text = "Evaluate and save a checkpoint every N steps."
-    flag_values.define_integer(
-        "local_eval_frequency", 1000, text, lower_bound=1
-    )
 
 
 def define_problem_flags(flag_values: Flags, default: str | None) -> None:

@@ -42,6 +42,7 @@ from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import train_runs
 from relpos_tf.comparison import variants as variants_lib
+from relpos_tf.training import run_config
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
@@ -89,7 +90,7 @@ FLAGS.define_integers(
 FLAGS.define_integer(
     "num_samples", 10, "Translations to show in the report.", lower_bound=0
 )
-command.define_eval_frequency(FLAGS)
+FLAGS.define_fields(run_config.RunConfig, "local_eval_frequency")
 FLAGS.define_numbers("seeds", ["1"], "Random seeds, each for all sets.")
 FLAGS.define_numbers(
     "length_buckets",

@@ -12,7 +12,6 @@ preparation that was stopped or killed starts again.
 """
 
 from relpos_tf.bin import command
-from relpos_tf.problems import processes
 from relpos_tf.utils import paths
 
 FLAGS = command.Flags()
@@ -38,24 +37,18 @@ def main():
         return
     command.require(FLAGS, "problem", "data_dir")
     problem = command.make_problem(FLAGS)
-    log = command.logger()
-    if problem.is_prepared(FLAGS.data_dir) and not FLAGS.generate_data:
-        log.info("%s is already prepared in %s.", problem.name, FLAGS.data_dir)
-        return
-    with command.flag_value("data_dir"):  # before anything is downloaded
-        paths.check_folder(FLAGS.data_dir)
-    manifest = problem.prepare(
+    if FLAGS.generate_data or not problem.is_prepared(FLAGS.data_dir):
+        with command.flag_value("data_dir"):  # before anything is downloaded
+            paths.check_folder(FLAGS.data_dir)
+    problem.prepare(
         FLAGS.data_dir,
         FLAGS.tmp_dir,
-        FLAGS.num_processes or len(processes.usable_cores()),
+        FLAGS.num_processes,
         anew=FLAGS.generate_data,
     )
-    from relpos_tf.problems import cleaning
-
-    log.info("%s", cleaning.table(manifest["cleaning"]))
-    for warning in problem.warnings(FLAGS.data_dir):
-        log.warning("%s", warning)
-    log.info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
+    command.logger().info(
+        "%s is prepared in %s.", problem.name, FLAGS.data_dir
+    )
 
 
 run = command.program(main)

@@ -112,7 +112,7 @@ class TrainingText:
         return f"corpus {corpus + 1} of {len(self.corpora)} ({name})"
 
 
-def prepare(
+def write_files(
     problem,
     opened: Mapping[str, Pairs],
     folder: pathlib.Path,
@@ -125,7 +125,7 @@ def prepare(
         opened: The pairs of each split.
         folder: A new folder, which gets the files.
         num_processes: int. Processes that prepare training text, if it is long
-            enough for them.
+            enough for them; 0: one for each core.
 
     Returns:
         The manifest's fields about what was written.
@@ -134,6 +134,7 @@ def prepare(
         UserError: no pair of a corpus is left, or another split is empty.
     """
     training = TrainingText(problem, opened["train"])
+    num_processes = num_processes or len(processes.usable_cores())
     tokenizer = folder / problem.tokenizer_name
     if problem.tokenizer_file:
         shutil.copyfile(problem.tokenizer_file, tokenizer)

@@ -18,6 +18,7 @@ named `DATA_DIR/NAME-` and a checksum.
 
 import dataclasses
 import json
+import logging
 import os
 import pathlib
 import re
@@ -39,6 +40,7 @@ from relpos_tf.utils import text
 # Increased when folders prepared before can no longer be used.
 _FORMAT = 2
 _MANY_LINES = 5000  # to translate in each evaluation
+_log = logging.getLogger("relpos_tf")
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -129,11 +131,14 @@ class Problem:
     ) -> dict[str, Any]:
         """Writes the problem's folder, unless it is there already.
 
+        Logs what it holds, and what to look at before training.
+
         Args:
             data_dir: Gets the folder.
             tmp_dir: str or None. Folder of raw files, and for downloads.
             num_processes: int. Processes that prepare training text, if it is
-                long enough for them. The files do not depend on it.
+                long enough for them; 0: one for each core. The files do not
+                depend on it.
             anew: bool. Whether to write the folder also if it is there. It is
                 replaced once the new one is complete.
 
@@ -146,10 +151,22 @@ class Problem:
                 split is empty; or the folder has other data or files.
         """
         folder = self.folder(data_dir).resolve()
-        if (folder / manifest_lib.MANIFEST).exists():
-            manifest = self.manifest(data_dir)  # raises for other settings
-            if not anew:
-                return manifest
+        is_there = (folder / manifest_lib.MANIFEST).exists()
+        if is_there:
+            self.manifest(data_dir)  # raises for other settings
+        if anew or not is_there:
+            self._write(folder, tmp_dir, num_processes, anew)
+        manifest = self.manifest(data_dir)
+        for warning in self.warnings(data_dir):
+            _log.warning("%s", warning)
+        counts = sorted(manifest["counts"].items(), reverse=True)
+        splits = [f"{number:,} {split}" for split, number in counts]
+        _log.info("Data: %s, %s.", self.name, ", ".join(splits))
+        return manifest
+
+    def _write(self, folder, tmp_dir, num_processes, anew) -> None:
+        """Writes the folder, whole or not at all."""
+        _log.info("Preparing %s.", folder)
         manifest_lib.check_replaceable(folder)
         opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
         opened |= self.further_tests(tmp_dir)
@@ -157,17 +174,17 @@ class Problem:
             # Import SentencePiece, which listing problems does not need.
             from relpos_tf.problems import prepare
 
-            described = prepare.prepare(self, opened, partial, num_processes)
-            manifest_lib.write_manifest(
-                partial,
-                {
-                    "problem": self.name,
-                    "settings": self._all_settings(),
-                    **described,
-                },
+            described = prepare.write_files(
+                self, opened, partial, num_processes
             )
+            manifest = {
+                "problem": self.name,
+                "settings": self._all_settings(),
+                **described,
+            }
+            manifest_lib.write_manifest(partial, manifest)
             _put(partial, folder, anew)
-        return self.manifest(data_dir)
+        _log.info("%s", cleaning.table(manifest["cleaning"]))
 
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""

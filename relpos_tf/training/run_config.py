@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
 
+from relpos_tf import fields
+
 _log = logging.getLogger("relpos_tf")
 # Keras' names of the hparams' activation_dtype.
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
@@ -60,28 +62,119 @@ def log_line(event: Mapping[str, Any]) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class RunConfig:
-    """The configuration of a run, by the names of the trainer's flags."""
+_TRAINS = "schedule!=evaluate"
+_STOPS_EARLY = "eval_early_stopping_steps"
 
-    train_steps: int = 0  # 0: the hparams' train_steps
-    eval_steps: int = 100  # batches of the teacher-forced evaluation
-    local_eval_frequency: int = 1000  # steps between evaluations
-    save_checkpoints_secs: int = 0  # 0: only at evaluations
-    keep_checkpoint_max: int = 20
-    log_step_count_steps: int = 100
-    random_seed: int = 1
-    xla_compile: bool = False
-    eval_early_stopping_steps: int = 0  # 0: never
-    eval_early_stopping_metric: str = "loss"
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig(fields.Record):
+    """The configuration of a run.
+
+    The fields with a help text are flags of the trainer, with these defaults,
+    limits and conditions.
+
+    Raises:
+        UserError: a value is outside what its field can hold.
+    """
+
+    schedule: str = fields.choice(
+        "continuous_train_and_eval",
+        "train",
+        "evaluate",
+        help="Train and evaluate, train only, or score the result of "
+        "--output_dir.",
+    )
+    train_steps: int = fields.number(
+        0,
+        when=_TRAINS,
+        help="Total number of updates, including those before an "
+        "interruption. 0: the set's train_steps.",
+    )
+    warm_start_from: str = fields.text(
+        "", help="Run or checkpoint whose weights a new run starts from."
+    )
+    random_seed: int = fields.number(
+        1, when=_TRAINS, help="Seed of weights, data order and dropout."
+    )
+    local_eval_frequency: int = fields.number(
+        1000,
+        least=1,
+        when=_TRAINS,
+        help="Evaluate and save a checkpoint every N steps.",
+    )
+    eval_steps: int = fields.number(
+        100,
+        when="schedule!=train",
+        help="Batches of a teacher-forced evaluation, at most. 0: all.",
+    )
+    eval_use_test_set: bool = fields.switch(
+        False,
+        when="schedule!=train",
+        help="Evaluate on the test split instead of the development split.",
+    )
+    eval_early_stopping_steps: int = fields.number(
+        0,
+        when="schedule=continuous_train_and_eval",
+        help="Stop after this number of steps without an improvement. 0: "
+        "never.",
+    )
+    eval_early_stopping_metric: str = fields.choice(
+        *METRICS, when=_STOPS_EARLY, help="The metric that must improve."
+    )
     # None, here and below: the metric's own, see `METRICS`.
-    eval_early_stopping_metric_delta: float | None = None
-    eval_early_stopping_metric_minimize: bool | None = None
-    warm_start_from: str = ""
-    profile: bool = False
-    evaluate: bool = True  # whether to evaluate while training
-    eval_split: str = "dev"
+    eval_early_stopping_metric_delta: float | None = fields.number(
+        None,
+        least=None,
+        when=_STOPS_EARLY,
+        help="The smallest change that counts as an improvement. Default: "
+        "0.1; for teacher_forced_accuracy, a fraction, 0.001.",
+    )
+    eval_early_stopping_metric_minimize: bool | None = fields.switch(
+        None,
+        when=_STOPS_EARLY,
+        help="Whether lower values are better. Default: true only for the "
+        "loss.",
+    )
+    save_checkpoints_secs: int = fields.number(
+        0,
+        when=_TRAINS,
+        help="Also save a checkpoint every N seconds. 0: never.",
+    )
+    keep_checkpoint_max: int = fields.number(
+        20,
+        least=1,
+        when=_TRAINS,
+        help="Number of checkpoints to keep, besides the one with the best "
+        "BLEU; at least average_checkpoints.",
+    )
+    log_step_count_steps: int = fields.number(
+        100,
+        least=1,
+        when=_TRAINS,
+        help="Log every N steps; a terminal shows every step.",
+    )
+    xla_compile: bool = fields.switch(
+        False,
+        when=_TRAINS,
+        help="Compile gradients with XLA, for GPUs: it takes seconds for each "
+        "new shape and makes steps on CPUs slower.",
+    )
+    profile: bool = fields.switch(
+        False,
+        when=_TRAINS,
+        help="Write a profile of ten steps for TensorBoard.",
+    )
     bleu_tokenize: str = ""  # "": the tokenizer of the target language
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether to evaluate while training."""
+        return self.schedule == "continuous_train_and_eval"
+
+    @property
+    def eval_split(self) -> str:
+        """The split to evaluate on."""
+        return "test" if self.eval_use_test_set else "dev"
 
 
 class EarlyStopping:

@@ -14,20 +14,15 @@ import tensorflow as tf
 
 from relpos_tf import errors
 from relpos_tf import hparam
-from relpos_tf.data import batches
-from relpos_tf.data import plan as plan_lib
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import loading
 from relpos_tf.models import arguments
 from relpos_tf.models import run_dir
-from relpos_tf.problems import cleaning
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import problem as problem_lib
-from relpos_tf.problems import processes
 from relpos_tf.training import devices
 from relpos_tf.training import hosts as hosts_lib
-from relpos_tf.training import run_config
 from relpos_tf.utils import files
 
 _log = logging.getLogger("relpos_tf")
@@ -85,21 +80,14 @@ def with_tokenizer_of(
     return dataclasses.replace(problem, tokenizer_file=path)
 
 
-def prepare_data(
+def share_data(
     hosts: hosts_lib.Hosts,
     problem: problem_lib.Problem,
     data_dir: str,
     tmp_dir: str,
-    regenerate: bool,
+    anew: bool,
 ) -> None:
-    """Prepares a problem's data unless they are there.
-
-    Args:
-        hosts: `hosts.Hosts`. The chief prepares; the others wait.
-        problem: a `Problem`.
-        data_dir: str. Receives the folder of the prepared data.
-        tmp_dir: str. The folder of the raw files.
-        regenerate: bool. Whether to prepare the data even if they are there.
+    """Has the chief prepare the data, see `Problem.prepare`; the others wait.
 
     Raises:
         UserError: the data cannot be prepared; or a host does not see the
@@ -109,97 +97,12 @@ def prepare_data(
         _log.info("This is %s. The chief logs the progress.", hosts.name)
         _log.setLevel(logging.WARNING)
     hosts.chief_writes(
-        lambda: _prepare(problem, data_dir, tmp_dir, regenerate),
+        lambda: problem.prepare(data_dir, tmp_dir, num_processes=0, anew=anew),
         lambda: problem.is_prepared(data_dir),
         f"--data_dir={data_dir}",
     )
     manifest = json.dumps(problem.manifest(data_dir), sort_keys=True)
     hosts.check_same({f"the data in --data_dir={data_dir}": manifest})
-
-
-def _prepare(problem, data_dir, tmp_dir, regenerate):
-    if regenerate or not problem.is_prepared(data_dir):
-        _log.info("Preparing %s.", problem.folder(data_dir))
-        manifest = problem.prepare(
-            data_dir, tmp_dir, len(processes.usable_cores()), anew=regenerate
-        )
-        _log.info("%s", cleaning.table(manifest["cleaning"]))
-    for warning in problem.warnings(data_dir):
-        _log.warning("%s", warning)
-    counts = problem.manifest(data_dir)["counts"]
-    splits = [f"{counts[s]:,} {s}" for s in sorted(counts, reverse=True)]
-    _log.info("Data: %s, %s.", problem.name, ", ".join(splits))
-
-
-def open_run(
-    hosts: hosts_lib.Hosts,
-    output_dir: str,
-    problem: problem_lib.Problem,
-    data_dir: str,
-    hparams: hparam.HParams,
-    flags_text: str,
-) -> tuple[run_dir.RunDir, hparam.HParams]:
-    """Creates or reopens a run's directory.
-
-    Args:
-        hosts: `hosts.Hosts`. The chief writes; the others wait and read.
-        output_dir: str. The directory.
-        problem: a prepared `Problem`.
-        data_dir: str. The folder where it was prepared.
-        hparams: `hparam.HParams` of the flags.
-        flags_text: str. All flags, for the record. "": the record stays as
-            it is.
-
-    Returns:
-        The directory, and the hparams with the tokenizer's vocabulary size.
-
-    Raises:
-        UserError: the run has a different architecture, tokenizer or training
-            data; no training pair is short enough; evaluations would have
-            more beams than pieces; the tokenizer allows no augmentation; or a
-            host does not see the directory.
-    """
-    hparams = hparams.replace(
-        vocab_size=problem.manifest(data_dir)["vocab_size"]
-    )
-    run = run_dir.RunDir(output_dir)
-    hosts.chief_writes(
-        lambda: _write_run(run, problem, data_dir, hparams, flags_text),
-        run.has_hparams,
-        f"--output_dir={output_dir}",
-    )
-    return run, hparams
-
-
-def open_trained_run(
-    output_dir: str,
-    problem: problem_lib.Problem,
-    data_dir: str,
-    hparams: hparam.HParams,
-) -> tuple[run_dir.RunDir, hparam.HParams]:
-    """Opens a run to score it, and writes nothing.
-
-    Args:
-        output_dir: str. The directory.
-        problem: a prepared `Problem`.
-        data_dir: str. The folder where it was prepared.
-        hparams: `hparam.HParams` of the flags.
-
-    Returns:
-        The directory, and the hparams with the tokenizer's vocabulary size and
-        with the run's moving averages, which are scored if it has any.
-
-    Raises:
-        UserError: the run has a different architecture, tokenizer or training
-            data, or evaluations would have more beams than pieces.
-    """
-    run = run_dir.RunDir(output_dir)
-    hparams = hparams.replace(
-        vocab_size=problem.manifest(data_dir)["vocab_size"],
-        moving_average_decay=run.read_hparams().moving_average_decay,
-    )
-    _check_same_run(run, hparams, problem, data_dir, flags={})
-    return run, hparams
 
 
 def _check_augmentation(path, hparams):
@@ -213,8 +116,28 @@ def _check_augmentation(path, hparams):
             )
 
 
-def _write_run(run, problem, data_dir, hparams, flags_text):
-    """Checks what training needs, and writes the files of the run."""
+def write_run(
+    run: run_dir.RunDir,
+    hparams: hparam.HParams,
+    problem: problem_lib.Problem,
+    data_dir: str,
+    flags_text: str,
+) -> None:
+    """Checks what training needs, and creates or reopens the run's directory.
+
+    Args:
+        run: The directory.
+        hparams: `hparam.HParams`, with the tokenizer's `vocab_size`.
+        problem: a prepared `Problem`.
+        data_dir: str. The folder where it was prepared.
+        flags_text: str. All flags, for the record. "": the record stays as
+            it is.
+
+    Raises:
+        UserError: the run has a different architecture, tokenizer or training
+            data; no training pair is short enough; evaluations would have
+            more beams than pieces; or the tokenizer allows no augmentation.
+    """
     tokenizer_path = problem.tokenizer_path(data_dir)
     longest = _longest_source(problem.tokens(data_dir, "train"), hparams)
     _check_augmentation(tokenizer_path, hparams)
@@ -222,7 +145,7 @@ def _write_run(run, problem, data_dir, hparams, flags_text):
     decode.check_beam_size(hparams.vocab_size)
     if run.is_trained():
         flags = run_dir.parse_flags(flags_text)
-        _check_same_run(run, hparams, problem, data_dir, flags)
+        check_same_run(run, hparams, problem, data_dir, flags)
         if not run_dir.all_steps(run.path):
             raise errors.UserError(
                 f"The run {run.path} has an average, but no checkpoint to go "
@@ -268,17 +191,23 @@ def _longest_source(tokens, hparams):
     return int(tokens.lengths[is_short, 0].max())
 
 
-def _check_same_run(run, hparams, problem, data_dir, flags):
-    """Compares a run with the model and the data to resume it with.
+def check_same_run(
+    run: run_dir.RunDir,
+    hparams: hparam.HParams,
+    problem: problem_lib.Problem,
+    data_dir: str,
+    flags: Mapping[str, str],
+) -> None:
+    """Compares a run with the model and the data to resume or score it with.
 
     Logs a warning for each difference that does not prevent resuming.
 
     Args:
-        run: the run.
-        hparams: `hparam.HParams` of the flags.
+        run: The run.
+        hparams: `hparam.HParams`, with the tokenizer's `vocab_size`.
         problem: a prepared `Problem`.
         data_dir: str. The folder where it was prepared.
-        flags: the new values by name, or none.
+        flags: The new values by name, or none.
 
     Raises:
         UserError: a different architecture, tokenizer or training data,
@@ -312,46 +241,8 @@ def _check_same_run(run, hparams, problem, data_dir, flags):
         _log.warning("%s", warning)
 
 
-def reader_of(
-    problem: problem_lib.Problem,
-    data_dir: str,
-    hparams: hparam.HParams,
-    config: run_config.RunConfig,
-) -> batches.Reader:
-    """Returns what reads the training batches that the hparams ask for.
-
-    Args:
-        problem: a prepared `Problem`.
-        data_dir: str. The folder where it was prepared.
-        hparams: `hparam.HParams`.
-        config: `run_config.RunConfig`.
-
-    Raises:
-        UserError: a file of the data is damaged.
-    """
-    tokens = problem.tokens(data_dir, "train")
-    plan = plan_lib.Plan(
-        tokens.lengths,
-        problem.corpora(data_dir),
-        plan_lib.buckets(
-            hparams.batch_size,
-            hparams.max_length,
-            hparams.min_length_bucket,
-            hparams.length_bucket_step,
-        ),
-        hparams.pair_concatenation,
-    )
-    return batches.Reader(
-        tokens,
-        plan,
-        tokenizer_lib.load(problem.tokenizer_path(data_dir)),
-        hparams.bpe_dropout,
-        pad_to_boundary=config.xla_compile,
-    )
-
-
 def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
-    """Logs what is about to be trained, and on what.
+    """Logs the model, and what is about to be trained, and on what.
 
     Args:
         problem: a prepared `Problem`.
@@ -359,7 +250,13 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
         trainer: `trainer.Trainer`.
     """
     hparams, step, path = trainer.hparams, trainer.step, trainer.run.path
-    describe_model(trainer)
+    size = f"{hparams.num_hidden_layers} layers of {hparams.hidden_size}"
+    positions = arguments.positions_summary(hparams)
+    weights = f"{trainer.model.count_params():,} weights"
+    line = f"{size}, {hparams.vocab_size:,} pieces, positions: {positions}"
+    _log.info("Model: %s; %s.", line, weights)
+    if trainer.config.schedule == "evaluate":
+        return
     if step >= (steps := trainer.total_steps):
         line = f"{path} has made {step} steps, and {steps} are asked for"
         _log.info("%s: nothing is left to train.", line)
@@ -422,13 +319,3 @@ def _vocabulary_fit(problem, data_dir):
     source, target = problem.lines(data_dir, "dev")
     tokens = tokenizer_lib.load(problem.tokenizer_path(data_dir))
     return tokenizer_lib.fit(tokens, source + target)
-
-
-def describe_model(trainer: Any) -> None:
-    """Logs the model's size and its positions."""
-    hparams = trainer.hparams
-    size = f"{hparams.num_hidden_layers} layers of {hparams.hidden_size}"
-    positions = arguments.positions_summary(hparams)
-    weights = f"{trainer.model.count_params():,} weights"
-    line = f"{size}, {hparams.vocab_size:,} pieces, positions: {positions}"
-    _log.info("Model: %s; %s.", line, weights)

@@ -38,7 +38,6 @@ from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
 from relpos_tf.training import reporting
 from relpos_tf.training import run_config
-from relpos_tf.training import run_setup
 from relpos_tf.training import schedules
 from relpos_tf.training import train_step
 from relpos_tf.utils import signals
@@ -87,8 +86,10 @@ class Trainer:
         self._last_loss = 0.0  # of the last report
         self._state = TrainingState(hparams, run, hosts, config)
         self.model = self._state.model
-        tokenizer = tokenizer_lib.load(problem.tokenizer_path(data_dir))
-        self._translator = translator_lib.Translator(self.model, tokenizer)
+        self._tokenizer = tokenizer_lib.load(problem.tokenizer_path(data_dir))
+        self._translator = translator_lib.Translator(
+            self.model, self._tokenizer
+        )
         self._state.restore(config.warm_start_from)
         self._restored_step = self.step
         self._profiler = None
@@ -129,12 +130,10 @@ class Trainer:
                 # A resumed run repeats what is removed here.
                 self.run.truncate(self.step)
                 self._protect()
-                if self.config.evaluate:
+                if self.config.evaluates:
                     _ = self._evaluation_data  # Errors are raised now.
             is_over = self._has_ended()
-            reader = run_setup.reader_of(
-                self._problem, self._data_dir, self.hparams, self.config
-            )
+            reader = self._reader()
             if self.step < self.total_steps:
                 plan = reader.plan.fingerprint(self.config.random_seed)
                 self._state.follow(plan)
@@ -176,10 +175,31 @@ class Trainer:
                     for number in itertools.compress(signals.NUMBERS, came):
                         self._hosts.final_barrier()
                         raise signals.Stopped(number)  # on every host
-                    if evaluates and self.config.evaluate:
+                    if evaluates and self.config.evaluates:
                         is_over = self._evaluate_on_chief()
             self._hosts.final_barrier()
         self._warn_of_high_loss()
+
+    def _reader(self) -> batches_lib.Reader:
+        """Returns what reads the training batches that the hparams ask for."""
+        hparams = self.hparams
+        tokens = self._problem.tokens(self._data_dir, "train")
+        buckets = plan_lib.buckets(
+            hparams.batch_size,
+            hparams.max_length,
+            hparams.min_length_bucket,
+            hparams.length_bucket_step,
+        )
+        corpora = self._problem.corpora(self._data_dir)
+        return batches_lib.Reader(
+            tokens,
+            plan_lib.Plan(
+                tokens.lengths, corpora, buckets, hparams.pair_concatenation
+            ),
+            self._tokenizer,
+            hparams.bpe_dropout,
+            pad_to_boundary=self.config.xla_compile,
+        )
 
     def _batches(
         self, reader: batches_lib.Reader
@@ -394,7 +414,7 @@ class Trainer:
             self._stopping.is_over(event["step"], event) for event in past
         ]
         is_missing = (
-            self.config.evaluate
+            self.config.evaluates
             and self.step > 0
             and self._is_due(self.config.local_eval_frequency)
             and all(event["step"] != self.step for event in past)
@@ -520,7 +540,7 @@ class Trainer:
             f"Averaged {len(steps)} {kind}, steps {', '.join(map(str, steps))}"
         )
         _log.info("%s: %s.", line, average)
-        if self.config.evaluate:
+        if self.config.evaluates:
             self.score(average)
         return average
 

@@ -158,7 +158,7 @@ class RunTest(tiny_runs.TestCase):
             self.assertLogs("relpos_tf") as logs,
         ):
             trainer = self.trainer(
-                "evaluated", 4, "average_checkpoints=2", evaluate=True
+                "evaluated", 4, "average_checkpoints=2", **tiny_runs.EVALUATES
             )
             trainer.train()
             trainer.average()

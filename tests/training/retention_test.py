@@ -77,10 +77,8 @@ class RetentionTest(tiny_runs.TestCase):
             original = path.read_bytes()
             path.write_bytes(content)
             with self.assertRaisesRegex(errors.UserError, message):
-                self.trainer("new", 3, evaluate=True).train()
+                self.trainer("new", 3, **tiny_runs.EVALUATES).train()
             path.write_bytes(original)
-        with self.assertRaisesRegex(errors.UserError, "no file quiz.ids"):
-            self.trainer("new", 3, evaluate=True, eval_split="quiz").train()
         self.assertEmpty(run_dir_lib.all_steps(self.folder / "new"))
 
     def test_a_run_that_is_removed_while_it_trains_does_not_end_well(self):
@@ -107,7 +105,7 @@ class ConditionsTest(tiny_runs.TestCase):
         "local_eval_frequency": 2,
         "keep_checkpoint_max": 1,
         "eval_early_stopping_steps": 4,
-        "evaluate": True,
+        **tiny_runs.EVALUATES,
     }
 
     def train(self, name, steps, scores, **config):
@@ -139,7 +137,7 @@ class ConditionsTest(tiny_runs.TestCase):
                 ("", {}),
                 ("", {"eval_steps": 3}),
                 ("", {"bleu_tokenize": "char"}),
-                ("", {"eval_split": "test"}),
+                ("", {"eval_use_test_set": True}),
                 ("beam_size=2", {}),
                 ("alpha=0.9", {}),
                 ("extra_length=2", {}),
@@ -152,7 +150,7 @@ class ConditionsTest(tiny_runs.TestCase):
         run = self.train("run", 4, [7.0, 8.0]).run
         self.assertEqual(run.best(), 4)
         # Each is better than the one before, and worse than the old ones.
-        trainer = self.train("run", 12, [1.0, 2, 3, 4, 5], eval_split="test")
+        trainer = self.train("run", 12, [1.0, 2, 3, 4, 5], eval_use_test_set=True)
         self.assertEqual(trainer.step, 12)
         self.assertEqual(run.best(), 12)
         # Without that change, they are compared: this one is not better.
@@ -168,7 +166,7 @@ class ConditionsTest(tiny_runs.TestCase):
         )
         self.assertEqual(run.best(), 2)
         with other:
-            trainer = self.train("set", 6, [], evaluate=False)
+            trainer = self.train("set", 6, [], schedule="train")
             self.assertEqual(run_dir_lib.all_steps(run.path), [2, 6])
             trainer = self.train("set", 12, [1.0, 2.0, 3.0, 4.0])
         self.assertEqual(trainer.step, 12)
@@ -206,11 +204,10 @@ class ConditionsTest(tiny_runs.TestCase):
         before = metrics.read_bytes()
         for path in whole.run.path.glob("ckpt-*"):
             path.unlink()
-        opened = run_setup.open_trained_run(
-            str(whole.run.path), self.problem, self.data_dir, whole.hparams
+        run_setup.check_same_run(
+            whole.run, whole.hparams, self.problem, self.data_dir, {}
         )
-        with mock.patch.object(run_setup, "open_run", return_value=opened):
-            trainer = self.trainer("whole", 4)
+        trainer = self.trainer_of(whole.run, whole.hparams)
         self.assertEqual(metrics.read_bytes(), before)
         self.assertEqual(checkpoints.resolve(whole.run.path), average)
         found = trainer.score(average)

@@ -48,7 +48,7 @@ class StopsTest(parameterized.TestCase, tiny_runs.TestCase):
         self, step, others, number
     ):
         name = f"run{step}"
-        trainer = self.trainer(name, 8, evaluate=True)
+        trainer = self.trainer(name, 8, **tiny_runs.EVALUATES)
         trainer._hosts.number = 2
 
         def sums(_, values):

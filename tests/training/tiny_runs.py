@@ -8,11 +8,13 @@ import tensorflow as tf
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.models import checkpoints
+from relpos_tf.models import run_dir
 from relpos_tf.training import hosts
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
 from relpos_tf.training import trainer
 
+EVALUATES = {"schedule": "continuous_train_and_eval"}
 HPARAMS = hparam.HParams(
     hidden_size=8,
     filter_size=12,
@@ -48,25 +50,24 @@ class TestCase(tf.test.TestCase):
     @classmethod
     def trainer(cls, name, steps, hparams="", **config):
         """Returns the `Trainer` of a run, which it may begin or go on with."""
-        group = hosts.Hosts(tf.distribute.get_strategy())
-        run, hparams = run_setup.open_run(
-            group,
-            str(cls.folder / name),
-            cls.problem,
-            cls.data_dir,
-            cls.hparams.override(hparams),
-            "",
+        run = run_dir.RunDir(cls.folder / name)
+        hparams = cls.hparams.override(hparams).replace(
+            vocab_size=cls.problem.manifest(cls.data_dir)["vocab_size"]
         )
+        run_setup.write_run(run, hparams, cls.problem, cls.data_dir, "")
+        return cls.trainer_of(run, hparams, train_steps=steps, **config)
+
+    @classmethod
+    def trainer_of(cls, run, hparams, **config):
+        """Returns the `Trainer` of a run whose directory is there."""
+        config = {"schedule": "train", **cls.config, **config}
         return trainer.Trainer(
             hparams,
             cls.problem,
             cls.data_dir,
             run,
-            group,
-            run_config.RunConfig(
-                train_steps=steps,
-                **{"evaluate": False, **cls.config, **config},
-            ),
+            hosts.Hosts(tf.distribute.get_strategy()),
+            run_config.RunConfig(**config),
         )
 
     def values_in(self, prefix):
