@@ -16,7 +16,6 @@ from relpos_tf.data import t2t_subwords
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import engines
 from relpos_tf.problems import cleaning
-from relpos_tf.problems import own_files
 from relpos_tf.problems import translate
 from tests import tiny_run
 from tests.data import spelling_test
@@ -152,21 +151,17 @@ class FuzzTest(parameterized.TestCase):
     def test_files_of_anything_are_prepared_line_by_line(self, pairs):
         # Some sound pairs, so that there is something to learn.
         train = [(line.encode(), line.encode()) for line in tiny_run.TEXT]
-        names = {"train": [], "dev": []}
+        files = {}
         for split, some_pairs in (("train", train + pairs), ("dev", pairs)):
             for side, lines in zip(
                 ("source", "target"), zip(*some_pairs, strict=True), strict=True
             ):
                 path = self.path(f"{split}.{side}")
-                names[split].append(str(path))
+                files[f"{split}_{side}"] = str(path)
                 lines = [line.decode(errors="replace") for line in lines]
                 content = "".join(f"{line}\n" for line in lines)
                 path.write_bytes(content.replace("\0", "").encode())
-        problem = translate.files_problem(
-            own_files.Training(*names["train"]),
-            own_files.Sides(*names["dev"]),
-            vocab_size=2000,
-        )
+        problem = translate.files_problem(files, vocab_size=2000)
         with tempfile.TemporaryDirectory() as folder:
             manifest = problem.prepare(folder)
             dropped = sum(cleaning.dropped(manifest["cleaning"]).values())
@@ -178,9 +173,9 @@ class FuzzTest(parameterized.TestCase):
                 self.assertLen(
                     problem.tokens(folder, split), manifest["counts"][split]
                 )
-            source, target = problem.lines(folder, "dev")
-        for lines, name in zip((source, target), names["dev"], strict=True):
-            expected = pathlib.Path(name).read_bytes()
+            sides = problem.lines(folder, "dev")
+        for side, lines in zip(("source", "target"), sides, strict=True):
+            expected = pathlib.Path(files[f"dev_{side}"]).read_bytes()
             self.assertEqual(lines, lines_of(expected))
 
     @examples(3)

@@ -170,8 +170,9 @@ class Flags(flags.FlagValues):
                 fields, with their conditions.
         """
         for field in dataclasses.fields(cls):
-            name, when, help, limits = field.name, *map(
-                field.metadata.get, ("when", "help", "limits")
+            name, when, help, limits = (
+                field.name,
+                *map(field.metadata.get, ("when", "help", "limits")),
             )
             if not help or (names and name not in names):
                 continue
@@ -439,17 +440,10 @@ def make_problem(flag_values: Flags):
         with flag_value("problem"):
             return registry.problem(name)
     require(flag_values, *TEXTS)
-    from relpos_tf.problems import own_files
     from relpos_tf.problems import translate
 
-    given = {"train": {}, "dev": {}, "test": {}}
-    for name in FILE_FLAGS:
-        split, _, part = name.partition("_")
-        given[split][part] = flag_values[name].value or None
     return translate.files_problem(
-        own_files.Training(**given["train"]),
-        own_files.Sides(**given["dev"]),
-        own_files.Sides(**given["test"]),
+        {name: flag_values[name].value for name in FILE_FLAGS},
         flag_values["vocab_size"].value,
     )
 

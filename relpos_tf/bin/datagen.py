@@ -46,9 +46,7 @@ def main():
         FLAGS.num_processes,
         anew=FLAGS.generate_data,
     )
-    command.logger().info(
-        "%s is prepared in %s.", problem.name, FLAGS.data_dir
-    )
+    command.logger().info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
 
 
 run = command.program(main)

@@ -18,7 +18,6 @@ of the best BLEU in training, RUN/ckpt-STEP any other.
 """
 
 import os
-import platform
 
 from relpos_tf import fields
 from relpos_tf import registry
@@ -42,6 +41,7 @@ FLAGS.define_string(
 FLAGS.define_strings(
     hparams="Changes to the set: name=value,name=value.",
     output_dir="The run's directory. Default: runs/PROBLEM-HPARAMS_SET.",
+    warm_start_from="Run or checkpoint whose weights a new run starts from.",
 )
 FLAGS.join(",", "hparams")
 FLAGS.define_fields(run_config.RunConfig)
@@ -58,18 +58,14 @@ FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
     deterministic="Use deterministic operations only.",
     registry_help="List problems and hparams sets.",
-    check_env="Print versions and devices, and test each device.",
 )
 
 
 def main() -> int | None:
     if FLAGS.registry_help:
         return command.show_registry()
-    if FLAGS.check_env:
-        return check_environment()
     problem = command.make_problem(FLAGS)
     hparams = make_hparams()
-    check_evaluation(problem)
     output_dir = FLAGS.output_dir or os.path.join(
         "runs", f"{FLAGS.problem}-{FLAGS.hparams_set}"
     )
@@ -149,18 +145,6 @@ def train(problem, hparams, output_dir: str) -> None:
     command.logger().info("Translate with: %s", call)
 
 
-def check_evaluation(problem) -> None:
-    """Refuses flags of an evaluation that cannot be made."""
-    if FLAGS.eval_use_test_set and "test" not in problem.splits:
-        advice = ""
-        if FLAGS.problem == "translate_files":
-            advice = ", or give --test_source and --test_target"
-        raise command.UsageError(
-            f"--eval_use_test_set: {problem.name} has no test set. Leave it "
-            f"out{advice}."
-        )
-
-
 def check_folders(problem, output_dir: str) -> None:
     """Refuses folders that cannot be written, before anything is prepared."""
     with command.flag_value("output_dir"):
@@ -176,19 +160,6 @@ def make_hparams():
         hparams = registry.hparams(FLAGS.hparams_set)
     with command.flag_value("hparams"):
         return hparams.override(FLAGS.hparams)
-
-
-def check_environment() -> int:
-    """Prints versions and devices, and multiplies two matrices."""
-    tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
-    command.write(f"platform: {platform.platform()}\n")
-    for name, version in run_dir.versions().items():
-        command.write(f"{name}: {version}\n")
-    for device in tf.config.list_logical_devices():
-        with tf.device(device.name):  # An error names a device without work.
-            tf.matmul(*[tf.ones([64, 64])] * 2).numpy()
-        command.write(f"{device.name}: works\n")
-    return 0
 
 
 run = command.program(main)

@@ -27,6 +27,7 @@ import numpy as np
 
 from relpos_tf import errors
 from relpos_tf.data import spelling
+from relpos_tf.data import token_files
 from relpos_tf.data import tokenizer
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
@@ -129,8 +130,7 @@ class Encoder:
 
     Attributes:
         vocab_size: int. Number of ids.
-        dtype: The type of the ids: the smaller of uint16 and uint32 that has
-            room for all.
+        dtype: The type of the ids, see `token_files.id_type`.
 
     Raises:
         UserError: see `tokenizer.load`.
@@ -145,9 +145,7 @@ class Encoder:
     def __init__(self, path: str | pathlib.Path):
         self._tokenizer = tokenizer.load(path)
         self.vocab_size = self._tokenizer.vocab_size
-        self.dtype = np.dtype(
-            np.uint16 if self.vocab_size <= 1 << 16 else np.uint32
-        )
+        self.dtype = token_files.id_type(self.vocab_size)
         self._is_word_by_word = _knows_words(self._tokenizer)
         self._words = _Words(self._encode_word)
 

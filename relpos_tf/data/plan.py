@@ -73,29 +73,16 @@ def buckets(
     that all batch sizes divide.
 
     Args:
-        batch_size: int. Padded tokens per batch, on the longer side.
-        max_length: int. Largest length in the last bucket.
-        min_length_bucket: int. Smallest length beyond the first bucket.
-        length_bucket_step: float. The ratio of consecutive limits, which are
-            rounded down, and differ by at least one.
-
-    Raises:
-        ValueError: a size is not positive, or the step is below 1.
+        batch_size: int, positive. Padded tokens per batch, on the longer side.
+        max_length: int, positive. Largest length in the last bucket.
+        min_length_bucket: int, positive. Smallest length beyond the first
+            bucket.
+        length_bucket_step: float, at least 1. The ratio of consecutive limits,
+            which are rounded down, and differ by at least one.
 
     Reference:
         tensor2tensor 1.15.7, `data_reader.batching_scheme`.
     """
-    if min(batch_size, max_length, min_length_bucket) < 1:
-        raise ValueError(
-            "`batch_size`, `max_length` and `min_length_bucket` must be at "
-            f"least 1. Received: {batch_size}, {max_length}, "
-            f"{min_length_bucket}."
-        )
-    if length_bucket_step < 1:
-        raise ValueError(
-            "`length_bucket_step` must be at least 1. "
-            f"Received: {length_bucket_step}."
-        )
     limits = []
     limit = min_length_bucket
     while limit < max_length:
@@ -212,10 +199,6 @@ class Plan:
                 first, end = batches[number]
                 yield rows[first:end]
             skipped = max(0, skipped - len(batches))
-
-    def number_of_batches(self, seed: int, epoch: int) -> int:
-        """Returns the number of batches of an epoch; see `epoch`."""
-        return sum(1 for _ in self.epoch(seed, epoch))
 
     def row_lengths(self, rows: np.ndarray) -> np.ndarray:
         """Returns the numbers of ids of both sides of rows.

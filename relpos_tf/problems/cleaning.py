@@ -50,6 +50,9 @@ _RETURNS = (
 )
 _WORTH_A_WARNING = 0.05
 
+# Lines and their translations.
+LinePairs = Iterable[tuple[str, str]]
+
 
 def clean_pair(
     source: str, target: str
@@ -84,7 +87,7 @@ def clean_pair(
 
 
 def clean_pairs(
-    pairs: Iterable[tuple[str, str]],
+    pairs: LinePairs,
     counts: collections.Counter,
 ) -> Iterator[tuple[str, str]]:
     """Yields the pairs that `clean_pair` keeps.

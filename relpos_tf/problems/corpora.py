@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import http.client
 import itertools
-import logging
 import pathlib
 import re
 import shutil
@@ -21,7 +20,6 @@ import urllib.request
 import zipfile
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import BinaryIO
 
@@ -35,7 +33,6 @@ _SECONDS = 20  # to wait for a server each time
 # Some hosts refuse Python's default.
 _USER_AGENT = "relpos_tf (a machine translation toolkit)"
 _SEGMENT = re.compile("<seg [^>]*>(.*)</seg>")
-_log = logging.getLogger("relpos_tf")
 
 
 class MissingFileError(errors.UserError):
@@ -63,7 +60,7 @@ class Remote:
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """One language of a corpus.
+    """One language of a `Bitext`.
 
     Attributes:
         name: Name of its file in `--tmp_dir`; a compressed file's name may
@@ -79,8 +76,8 @@ class Side:
 
 
 @dataclasses.dataclass(frozen=True)
-class Corpus:
-    """Two sides whose lines correspond.
+class Bitext:
+    """Where the files of parallel text are: two sides whose lines correspond.
 
     Attributes:
         source: Side.
@@ -164,7 +161,7 @@ class KeptApart:
         return itertools.chain.from_iterable(self.texts)
 
 
-def read(corpora: Sequence[Corpus], tmp_dir: str | None) -> ParallelText:
+def read(corpora: Sequence[Bitext], tmp_dir: str | None) -> ParallelText:
     """Finds the files of corpora; returns their pairs, corpus by corpus.
 
     Args:
@@ -183,37 +180,6 @@ def read(corpora: Sequence[Corpus], tmp_dir: str | None) -> ParallelText:
         for corpus in corpora
     ]
     return ParallelText(found, [corpus.num_lines for corpus in corpora])
-
-
-def read_available(
-    corpora: Mapping[str, Corpus], tmp_dir: str | None
-) -> dict[str, ParallelText]:
-    """Returns the pairs of the corpora that are at hand, by name.
-
-    A corpus is left out, and a message says so, if its files are not in
-    `tmp_dir` and cannot be downloaded.
-
-    Args:
-        corpora: By name. None is required.
-        tmp_dir: str or None. Folder of raw files, and for downloads.
-
-    Raises:
-        UserError: files are there, but do not fit; see `ParallelText`.
-    """
-    available, missing = {}, {}
-    for name, corpus in corpora.items():
-        try:
-            available[name] = read([corpus], tmp_dir)
-        except MissingFileError as error:
-            missing[name] = error
-    if missing:
-        _log.info(
-            "Left out, since they are not required and not at hand: %s. To add "
-            "them later, prepare the data again with --generate_data. %s",
-            ", ".join(missing),
-            next(iter(missing.values())),
-        )
-    return available
 
 
 def find(
@@ -243,7 +209,7 @@ def locate(
 
     Args:
         side: The side.
-        folders: Sub-folders of `tmp_dir`, as those of a `Corpus`.
+        folders: Sub-folders of `tmp_dir`, as those of a `Bitext`.
         tmp_dir: str or None. Folder of raw files, and for downloads.
 
     Raises:

@@ -17,6 +17,7 @@ from relpos_tf.data import token_files
 from relpos_tf.models import checkpoints
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
+from relpos_tf.utils import text
 
 MANIFEST = "manifest.json"
 _FIELDS = {
@@ -108,6 +109,21 @@ def tokens(
     return token_files.TokenFile(folder, split, manifest["vocab_size"])
 
 
+def lines(
+    folder: pathlib.Path, manifest: dict[str, Any], split: str
+) -> tuple[list[str], list[str]]:
+    """Returns the source lines and the reference lines of a split, verified.
+
+    Raises:
+        UserError: a file is not the one that was prepared.
+    """
+    source, target = (
+        list(text.read_lines(checked(folder, manifest, f"{split}.{side}")))
+        for side in ("source", "target")
+    )
+    return source, target
+
+
 def check_replaceable(folder: pathlib.Path) -> None:
     """Checks that a folder holds only prepared data, or does not exist.
 
@@ -165,8 +181,8 @@ def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:
             for name, described in sorted(manifest["files"].items())
             if name.rpartition(".")[0] == split
         ]
-        text = json.dumps(checksums)
-        result[split] = hashlib.sha256(text.encode()).hexdigest()
+        content = json.dumps(checksums).encode()
+        result[split] = hashlib.sha256(content).hexdigest()
     return result
 
 

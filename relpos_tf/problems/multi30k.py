@@ -16,10 +16,8 @@ from relpos_tf.problems import corpora
 _RAW = (
     "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 )
-# The file of each split that is required, by split.
-REQUIRED = {"train": "train", "dev": "val", "test": "test_2016_flickr"}
-# Further test sets; each is also the name of its split.
-FURTHER = "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr"
+# Splits whose files have other names.
+_STEMS = {"dev": "val", "test": "test_2016_flickr"}
 NUM_LINES = {
     "train": 29000,
     "val": 1014,
@@ -50,16 +48,15 @@ _MD5 = {
 }
 
 
-def corpus(stem: str, target: str) -> corpora.Corpus:
-    """Returns one of the corpora.
-
-    Args:
-        stem: str. Its name in `NUM_LINES`, as of the files.
-        target: str. "de" or "fr".
-    """
-    names = f"{stem}.en", f"{stem}.{target}"
-    sides = [
-        corpora.Side(name, corpora.Remote(f"{_RAW}/{name}.gz", _MD5[name]))
-        for name in names
-    ]
-    return corpora.Corpus(*sides, ("multi30k",), NUM_LINES[stem])
+def splits(target: str) -> dict[str, list[corpora.Bitext]]:
+    """Returns the files of each split, from English to "de" or "fr"."""
+    further = "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr"
+    found = {}
+    for split in ("train", "dev", "test", *further):
+        stem = _STEMS.get(split, split)
+        sides = [
+            corpora.Side(name, corpora.Remote(f"{_RAW}/{name}.gz", _MD5[name]))
+            for name in (f"{stem}.en", f"{stem}.{target}")
+        ]
+        found[split] = [corpora.Bitext(*sides, ("multi30k",), NUM_LINES[stem])]
+    return found

@@ -10,7 +10,6 @@ import pathlib
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.problems import corpora as corpora_lib
@@ -19,7 +18,7 @@ from relpos_tf.utils import languages
 from relpos_tf.utils import text
 
 # The pairs of files of a corpus.
-Pairs = list[tuple[str, str]]
+FilePairs = list[tuple[str, str]]
 # A suffix: a language, perhaps with a script and a region. Other words that are
 # codes as well (of Sardinian, Odia and Cornish) name sides.
 _CODE = re.compile(r"\.(?!src|ori|cor)[a-z]{2,3}([-_]\w{2,4})*", re.I)
@@ -27,41 +26,7 @@ _CODE = re.compile(r"\.(?!src|ori|cor)[a-z]{2,3}([-_]\w{2,4})*", re.I)
 _SIGN = re.compile(r"\*+|\?|\[!?.[^]]*\]")
 
 
-class Sides(NamedTuple):
-    """The files of a text and of its translation.
-
-    Attributes:
-        source: Path of a text file, plain or compressed, one sentence a line;
-            or several paths, with commas between them; or None.
-        target: The translation, line by line; as many files.
-    """
-
-    source: str | None
-    target: str | None
-
-
-class Training(NamedTuple):
-    """The files of the training text, by corpora.
-
-    Attributes:
-        source: As in `Sides`, and each path may be a pattern such as
-            `part-*.en`, whose files are taken in the order of names. Each path
-            or pattern is a corpus.
-        target: The translation, line by line; as many files.
-        weights: Numbers with commas between them, one for each corpus: how the
-            training pairs are divided among the corpora. None: all pairs are
-            one corpus.
-        tags: Words with commas between them, one for each corpus: each is put
-            before the source lines of its corpus. An empty one is none.
-    """
-
-    source: str
-    target: str
-    weights: str | None = None
-    tags: str | None = None
-
-
-def corpora(sources: str, targets: str) -> list[Pairs]:
+def corpora(sources: str, targets: str) -> list[FilePairs]:
     """Returns the pairs of files of each corpus.
 
     Args:
@@ -87,11 +52,11 @@ def corpora(sources: str, targets: str) -> list[Pairs]:
     return found
 
 
-def weights(listed: str | None, number: int) -> tuple[float, ...]:
+def weights(listed: str, number: int) -> tuple[float, ...]:
     """Returns the weight of each corpus; none if the text gives none.
 
     Args:
-        listed: Numbers, with commas between them, or None.
+        listed: Numbers, with commas between them, or "".
         number: int. The number of corpora.
 
     Raises:
@@ -113,17 +78,17 @@ def weights(listed: str | None, number: int) -> tuple[float, ...]:
     return found
 
 
-def tags(listed: str | None, number: int) -> tuple[str, ...]:
+def tags(listed: str, number: int) -> tuple[str, ...]:
     """Returns the tag of each corpus; none if the text gives none.
 
     Args:
-        listed: Words, which may be empty, with commas between them, or None.
+        listed: Words, which may be empty, with commas between them, or "".
         number: int. The number of corpora.
 
     Raises:
         UserError: they are not as many, or one has a blank.
     """
-    if not listed or not listed.strip(","):
+    if not listed.strip(","):
         return ()
     found = tuple(listed.split(","))
     if len(found) != number or any(len(tag.split()) > 1 for tag in found):
@@ -135,7 +100,7 @@ def tags(listed: str | None, number: int) -> tuple[str, ...]:
 
 
 def opened(
-    found: Sequence[Pairs], *checksums: Sequence[Sequence[str]]
+    found: Sequence[FilePairs], *checksums: Sequence[Sequence[str]]
 ) -> corpora_lib.ParallelText | corpora_lib.KeptApart:
     """Returns the text of corpora, which are kept apart if they are several.
 
@@ -153,7 +118,9 @@ def opened(
     return texts[0] if len(texts) == 1 else corpora_lib.KeptApart(texts)
 
 
-def settings(split: str, found: Sequence[Pairs]) -> dict[str, list[list[str]]]:
+def settings(
+    split: str, found: Sequence[FilePairs]
+) -> dict[str, list[list[str]]]:
     """Returns the settings on which the prepared text of a split depends.
 
     Args:
@@ -175,13 +142,11 @@ def settings(split: str, found: Sequence[Pairs]) -> dict[str, list[list[str]]]:
     }
 
 
-def test_sets(
-    sources: str | None, targets: str | None
-) -> dict[str, list[Pairs]]:
+def test_sets(sources: str, targets: str) -> dict[str, list[FilePairs]]:
     """Returns the only corpus of each test set, by split.
 
     Args:
-        sources: Paths, with commas between them, or None.
+        sources: Paths, with commas between them, or "".
         targets: As many.
 
     Raises:
@@ -210,7 +175,7 @@ def language(path: str, otherwise: str) -> str:
     return code if is_known and _CODE.fullmatch(path.suffix) else otherwise
 
 
-def of_other_languages(texts: Mapping[str, Sequence[Pairs]]) -> list[str]:
+def of_other_languages(texts: Mapping[str, Sequence[FilePairs]]) -> list[str]:
     """Returns a warning for each held-out text in other languages.
 
     Args:
@@ -250,12 +215,11 @@ def _matching(path: str) -> dict[tuple[str, ...], str]:
 
 
 def _as_many(
-    first_flag: str, first: str | None, second_flag: str, second: str | None
+    first_flag: str, first: str, second_flag: str, second: str
 ) -> tuple[list[str], list[str]]:
     """Returns the paths of two flags, which must be equally many."""
     listed = tuple(
-        [path for path in (paths or "").split(",") if path]
-        for paths in (first, second)
+        [path for path in paths.split(",") if path] for paths in (first, second)
     )
     if len(listed[0]) != len(listed[1]):
         raise errors.UserError(

@@ -14,7 +14,6 @@ import logging
 import pathlib
 import shutil
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -34,8 +33,6 @@ _PAIRS = 16384  # of a chunk
 _CHARACTERS = 1 << 23  # after which a chunk ends
 _STEP = 256  # pairs between two looks at its size
 _log = logging.getLogger("relpos_tf")
-
-Pairs = Iterable[tuple[str, str]]
 
 
 class Chunk(NamedTuple):
@@ -80,7 +77,7 @@ class TrainingText:
         train: The pairs; corpora that are kept apart are its `texts`.
     """
 
-    def __init__(self, problem, train: Pairs):
+    def __init__(self, problem, train: cleaning.LinePairs):
         self.corpora = getattr(train, "texts", [train])
         self.tags = problem.train_tags or [""] * len(self.corpora)
         self._name, self._normalize = problem.name, problem.normalize
@@ -114,7 +111,7 @@ class TrainingText:
 
 def write_files(
     problem,
-    opened: Mapping[str, Pairs],
+    opened: Mapping[str, cleaning.LinePairs],
     folder: pathlib.Path,
     num_processes: int,
 ) -> dict[str, Any]:
@@ -134,7 +131,7 @@ def write_files(
         UserError: no pair of a corpus is left, or another split is empty.
     """
     training = TrainingText(problem, opened["train"])
-    num_processes = num_processes or len(processes.usable_cores())
+    num_processes = num_processes or processes.usable_cores()
     tokenizer = folder / problem.tokenizer_name
     if problem.tokenizer_file:
         shutil.copyfile(problem.tokenizer_file, tokenizer)
@@ -270,7 +267,7 @@ def _tag_length(encoder: pieces.Encoder, tag: str) -> int:
 def _write_held_out(
     folder: pathlib.Path,
     split: str,
-    pairs: Pairs,
+    pairs: cleaning.LinePairs,
     normalize: Callable[[str], str],
     encoder: pieces.Encoder,
 ) -> int:
@@ -293,7 +290,7 @@ def _write_held_out(
 
 
 def _cut(
-    pairs: Pairs, normalize: Callable[[str], str]
+    pairs: cleaning.LinePairs, normalize: Callable[[str], str]
 ) -> Iterator[list[tuple[str, str]]]:
     """Yields normalized pairs in lists of bounded size."""
     if normalize is not cleaning.unchanged:

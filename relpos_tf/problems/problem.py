@@ -23,7 +23,6 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
@@ -32,22 +31,15 @@ from relpos_tf import errors
 from relpos_tf.data import plan
 from relpos_tf.data import token_files
 from relpos_tf.problems import cleaning
+from relpos_tf.problems import corpora as corpora_lib
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
-from relpos_tf.utils import text
 
 # Increased when folders prepared before can no longer be used.
 _FORMAT = 2
 _MANY_LINES = 5000  # to translate in each evaluation
 _log = logging.getLogger("relpos_tf")
-
-Pairs = Iterable[tuple[str, str]]
-
-
-def no_further_tests(tmp_dir: str | None) -> Mapping[str, Pairs]:
-    """Returns no test set."""
-    return {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +55,8 @@ class Problem:
         splits: Functions by split ("train", "dev", possibly "test", and
             "test_NAME" of more test sets), from `tmp_dir` (str or None) to
             pairs of lines that can be read more than once. They check their
-            files when called.
-        further_tests: Function from `tmp_dir` to the pairs of test sets that
-            are not required, by split: of those at hand, which may be none.
+            files when called. A set "test_NAME" is left out of the prepared
+            files if `corpora.MissingFileError` is raised.
         normalize: Function applied to both sides of training pairs and to the
             source side of dev and test pairs. References stay as they are.
         settings: JSON values on which the prepared files depend besides the
@@ -87,10 +78,7 @@ class Problem:
     source_language: str
     target_language: str
     vocab_size: int
-    splits: Mapping[str, Callable[[str | None], Pairs]]
-    further_tests: Callable[[str | None], Mapping[str, Pairs]] = (
-        no_further_tests
-    )
+    splits: Mapping[str, Callable[[str | None], cleaning.LinePairs]]
     normalize: Callable[[str], str] = cleaning.unchanged
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     character_coverage: float = 1.0
@@ -112,15 +100,12 @@ class Problem:
         Raises:
             UserError: no such split, or its files are missing or do not fit.
         """
-        if split in self.splits:
-            return iter(self.splits[split](tmp_dir))
-        further = self.further_tests(tmp_dir)
-        if split not in further:
+        if split not in self.splits:
             raise errors.UserError(
                 f"Problem {self.name} has the splits "
-                f"{', '.join([*self.splits, *further])}. Received: {split!r}."
+                f"{', '.join(self.splits)}. Received: {split!r}."
             )
-        return iter(further[split])
+        return iter(self.splits[split](tmp_dir))
 
     def prepare(
         self,
@@ -168,8 +153,7 @@ class Problem:
         """Writes the folder, whole or not at all."""
         _log.info("Preparing %s.", folder)
         manifest_lib.check_replaceable(folder)
-        opened = {name: open_(tmp_dir) for name, open_ in self.splits.items()}
-        opened |= self.further_tests(tmp_dir)
+        opened = self._open(tmp_dir)
         with files.new_folder(folder) as partial:
             # Import SentencePiece, which listing problems does not need.
             from relpos_tf.problems import prepare
@@ -186,12 +170,32 @@ class Problem:
             _put(partial, folder, anew)
         _log.info("%s", cleaning.table(manifest["cleaning"]))
 
+    def _open(self, tmp_dir) -> dict[str, cleaning.LinePairs]:
+        """Returns the pairs of all splits, of further test sets if at hand."""
+        opened, missing = {}, {}
+        for name, open_split in self.splits.items():
+            try:
+                opened[name] = open_split(tmp_dir)
+            except corpora_lib.MissingFileError as error:
+                if not name.startswith("test_"):
+                    raise
+                missing[name] = error
+        if missing:
+            _log.info(
+                "Left out, since they are not required and not at hand: %s. To "
+                "add them later, prepare the data again with --generate_data. "
+                "%s",
+                ", ".join(missing),
+                next(iter(missing.values())),
+            )
+        return opened
+
     def folder(self, data_dir: str | pathlib.Path) -> pathlib.Path:
         """Returns the problem's folder under `data_dir`."""
+        settings = self._all_settings()
+        checksum = settings.get("tokenizer_sha256", "")
         if self.settings:
-            checksum = checked_json.checksum(self._all_settings())
-        else:
-            checksum = self._tokenizer_checksum()
+            checksum = checked_json.checksum(settings)
         name = f"{self.name}-{checksum[:8]}" if checksum else self.name
         return pathlib.Path(data_dir, name)
 
@@ -272,12 +276,7 @@ class Problem:
             UserError: not prepared, no such lines, or a file is damaged.
         """
         manifest = self.manifest(data_dir)
-        folder = self.folder(data_dir)
-        source, target = (
-            manifest_lib.checked(folder, manifest, f"{split}.{side}")
-            for side in ("source", "target")
-        )
-        return list(text.read_lines(source)), list(text.read_lines(target))
+        return manifest_lib.lines(self.folder(data_dir), manifest, split)
 
     def warnings(self, data_dir: str | pathlib.Path) -> list[str]:
         """Returns what to look at before training, mostly in held-out sets.
@@ -337,12 +336,6 @@ class Problem:
         given = pathlib.Path(self.tokenizer_file or "tokenizer.model")
         return f"tokenizer{given.suffix}"
 
-    def _tokenizer_checksum(self) -> str:
-        """Returns the checksum of a given tokenizer, or an empty string."""
-        if not self.tokenizer_file:
-            return ""
-        return files.sha256(self.tokenizer_file)
-
     def _all_settings(self) -> dict[str, Any]:
         """Returns the settings the files depend on, as JSON restores them."""
         settings = {
@@ -352,7 +345,7 @@ class Problem:
             **self.settings,
         }
         if self.tokenizer_file:
-            settings["tokenizer_sha256"] = self._tokenizer_checksum()
+            settings["tokenizer_sha256"] = files.sha256(self.tokenizer_file)
         return json.loads(json.dumps(settings))
 
 

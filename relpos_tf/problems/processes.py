@@ -74,11 +74,11 @@ def ordered_map(
         executor.shutdown(cancel_futures=True)
 
 
-def usable_cores() -> list[int]:
-    """Returns the cores that this process may use."""
+def usable_cores() -> int:
+    """Returns how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _submit(executor, function, argument):

@@ -12,8 +12,8 @@ import pathlib
 from collections.abc import Callable
 
 from relpos_tf import errors
+from relpos_tf.problems import cleaning
 from relpos_tf.problems import corpora
-from relpos_tf.problems import problem
 from relpos_tf.utils import text
 
 # The file changes with every release, so its checksum is not known.
@@ -24,7 +24,7 @@ _FOLDERS = "tatoeba_ende", "tatoeba"
 _SPLITS = "train", "dev", "test"
 
 
-def opener(split: str) -> Callable[[str | None], problem.Pairs]:
+def opener(split: str) -> Callable[[str | None], cleaning.LinePairs]:
     """Returns the function that opens a split, for `Problem.splits`.
 
     Split files (`train.en`, `train.de`, `dev.en` and so on) are read from
@@ -32,14 +32,14 @@ def opener(split: str) -> Callable[[str | None], problem.Pairs]:
     downloaded and split.
     """
 
-    def opened(tmp_dir: str | None) -> problem.Pairs:
+    def opened(tmp_dir: str | None) -> cleaning.LinePairs:
         sides = corpora.Side(f"{split}.en"), corpora.Side(f"{split}.de")
         if all(
             corpora.find(tmp_dir, f"{name}.{language}", _FOLDERS)
             for name in _SPLITS
             for language in ("en", "de")
         ):
-            return corpora.read([corpora.Corpus(*sides, _FOLDERS)], tmp_dir)
+            return corpora.read([corpora.Bitext(*sides, _FOLDERS)], tmp_dir)
         raw = corpora.Side(MEMBER, REMOTE, MEMBER)
         path = corpora.locate(raw, _FOLDERS, tmp_dir)
         return split_pairs(path)[_SPLITS.index(split)]

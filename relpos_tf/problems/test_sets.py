@@ -119,11 +119,8 @@ def is_split(name: str) -> bool:
 
 def _read(folder: pathlib.Path, manifest: dict[str, Any], name: str) -> TestSet:
     """Returns a set of prepared data."""
-    paths = [
-        manifest_lib.checked(folder, manifest, f"{name}.{side}")
-        for side in ("source", "target")
-    ]
-    lines = [list(text.read_lines(path)) for path in paths]
+    lines = manifest_lib.lines(folder, manifest, name)
+    paths = folder / f"{name}.source", folder / f"{name}.target"
     fingerprint = manifest_lib.fingerprints(manifest)[name]
     return TestSet(name, *lines, *paths, folder, fingerprint)
 

@@ -4,6 +4,7 @@ Files are looked for in `--tmp_dir`, first in the sub-folders named below.
 Missing files are downloaded.
 """
 
+import collections
 import itertools
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -120,20 +121,16 @@ def generated_problem(
 
 
 def files_problem(
-    train: own_files.Training,
-    dev: own_files.Sides,
-    test: own_files.Sides | None = None,
-    vocab_size: int = 32768,
+    files: Mapping[str, str], vocab_size: int = 32768
 ) -> problem.Problem:
     """Returns the problem `translate_files`, for the user's parallel text.
 
     Args:
-        train: The files of the training text.
-        dev: A file of source text for evaluation during training, and its
-            translation.
-        test: The same for the final score; None: none. Several paths,
-            separated by commas, are several test sets, whose splits are
-            `test`, `test_2`, `test_3` and so on.
+        files: Values of the trainer's flags of these names, of which
+            `train_source`, `train_target`, `dev_source` and `dev_target` are
+            needed; `test_source`, `test_target`, `train_weights` and
+            `train_tags` may be missing or empty. Files are text, plain or
+            compressed, one sentence a line; commas stand between several.
         vocab_size: int. Most pieces in the shared vocabulary.
 
     Returns:
@@ -146,13 +143,15 @@ def files_problem(
             do not have equally many files, or weights or tags do not fit.
             `prepare` compares line counts before it writes.
     """
-    corpora = own_files.corpora(train.source, train.target)
-    weights = own_files.weights(train.weights, len(corpora))
-    tags = own_files.tags(train.tags, len(corpora))
+    files = collections.defaultdict(str, files)
+    corpora = own_files.corpora(files["train_source"], files["train_target"])
+    weights = own_files.weights(files["train_weights"], len(corpora))
+    tags = own_files.tags(files["train_tags"], len(corpora))
     if not (weights or tags):
         corpora = [list(itertools.chain.from_iterable(corpora))]
-    texts = {"train": corpora, "dev": [[tuple(dev)]]}
-    texts |= own_files.test_sets(*(test or (None, None)))
+    dev = files["dev_source"], files["dev_target"]
+    texts = {"train": corpora, "dev": [[dev]]}
+    texts |= own_files.test_sets(files["test_source"], files["test_target"])
     settings, splits = {"train_tags": list(tags)}, {}
     for split, found in texts.items():
         checksums = own_files.settings(split, found)
@@ -191,20 +190,12 @@ def translate_files() -> problem.Problem:
 
 def _multi30k(target: str) -> problem.Problem:
     """Returns the Multi30k problem from English to `target`."""
-    found = {
-        split: [multi30k.corpus(stem, target)]
-        for split, stem in multi30k.REQUIRED.items()
-    }
-    further = {name: multi30k.corpus(name, target) for name in multi30k.FURTHER}
     return problem.Problem(
         name=f"translate_en{target}_multi30k",
         source_language="en",
         target_language=target,
         vocab_size=5000,
-        splits=_openers(found),
-        further_tests=lambda tmp_dir: corpora_lib.read_available(
-            further, tmp_dir
-        ),
+        splits=_openers(multi30k.splits(target)),
         normalize=cleaning.collapse_blanks,
     )
 
@@ -222,7 +213,7 @@ def _wmt14(target: str) -> problem.Problem:
 
 
 def _openers(
-    splits: Mapping[str, Sequence[corpora_lib.Corpus]],
+    splits: Mapping[str, Sequence[corpora_lib.Bitext]],
 ) -> dict[str, Callable[[str | None], corpora_lib.ParallelText]]:
     """Returns the functions that open splits, for `Problem.splits`."""
     return {

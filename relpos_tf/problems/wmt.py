@@ -43,7 +43,7 @@ _NEWSTEST2014 = corpora.Remote(
 )
 
 
-def splits(target: str) -> dict[str, list[corpora.Corpus]]:
+def splits(target: str) -> dict[str, list[corpora.Bitext]]:
     """Returns the corpora of each split, from English to "de" or "fr"."""
     pair = f"{target}-en"
     train = [
@@ -72,14 +72,14 @@ def splits(target: str) -> dict[str, list[corpora.Corpus]]:
 
 def _training(
     remote: corpora.Remote, stem: str, target: str, suffix: str = ""
-) -> corpora.Corpus:
+) -> corpora.Bitext:
     """Returns a corpus in an archive; `stem` is without the language."""
     name = stem.rsplit("/", 1)[-1]
     sides = [
         corpora.Side(f"{name}.{language}", remote, f"{stem}.{language}{suffix}")
         for language in ("en", target)
     ]
-    return corpora.Corpus(*sides, _FOLDERS)
+    return corpora.Bitext(*sides, _FOLDERS)
 
 
 def _held_out(
@@ -88,10 +88,10 @@ def _held_out(
     target: str,
     members: tuple[str, str],
     num_lines: int,
-) -> corpora.Corpus:
+) -> corpora.Bitext:
     """Returns a test set; `--tmp_dir` may hold it as plain text."""
     sides = [
         corpora.Side(f"{name}-en{target}.{language}", remote, member)
         for language, member in zip(("en", target), members, strict=True)
     ]
-    return corpora.Corpus(*sides, _FOLDERS, num_lines)
+    return corpora.Bitext(*sides, _FOLDERS, num_lines)

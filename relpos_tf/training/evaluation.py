@@ -1,4 +1,4 @@
-"""Evaluation of a model: teacher-forced loss, and scores of translations.
+"""Evaluation of a model that sees the reference: loss and accuracy.
 
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
@@ -6,15 +6,12 @@ Shapes: B batch, S source length, T target length, V vocabulary.
 import weakref
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
-from relpos_tf.training import metrics
 from relpos_tf.utils import graphs
 
 # One traced function for each model: TensorFlow never frees a traced graph, so
@@ -38,19 +35,12 @@ def teacher_forced(
         dict: `loss`, in nats per target token, with EOS and without label
         smoothing; `teacher_forced_accuracy`, the fraction of target tokens
         that the model finds most probable; and `target_tokens`, their number.
-
-    Raises:
-        ValueError: there are no target tokens.
     """
-    function = teacher_forced_function(model)
+    function = _traced(model)
     sums = np.zeros(3)  # float64: a float32 sum stops growing at some size
     for batch in dataset:
         sums += function(batch["inputs"], batch["targets"])
     loss, correct, count = sums.tolist()
-    if not count:
-        raise ValueError(
-            "Expected target tokens to evaluate on. Received: none."
-        )
     return {
         "loss": loss / count,
         "teacher_forced_accuracy": correct / count,
@@ -58,7 +48,7 @@ def teacher_forced(
     }
 
 
-def teacher_forced_function(model: transformer.Transformer) -> Callable:
+def _traced(model: transformer.Transformer) -> Callable:
     """Returns a model's traced function, the same one on every call.
 
     It maps `inputs` and `targets` to three float32 scalars: the sum of the
@@ -85,31 +75,3 @@ def teacher_forced_function(model: transformer.Transformer) -> Callable:
         ids = tf.TensorSpec([None, None], tf.int32)
         _functions[model] = graphs.function(sums, input_signature=[ids, ids])
     return _functions[model]
-
-
-def translate_and_score(
-    translator: translator_lib.Translator,
-    source_lines: Sequence[str],
-    references: Sequence[str],
-    progress: Callable[[int], None] | None = None,
-    tokenize: str = "13a",
-) -> tuple[metrics.Scores, list[str]]:
-    """Translates lines and scores the translations against references.
-
-    Args:
-        translator: The translator.
-        source_lines: The lines to translate.
-        references: A translation of each line.
-        progress: See `Translator.translations`.
-        tokenize: str. The tokenizer for BLEU, see `metrics.tokenizer_of`.
-
-    Returns:
-        A pair: the scores, and the translations.
-
-    Raises:
-        UserError: there are no references, or not one for each line.
-    """
-    metrics.check_pairs(source_lines, references, "source lines")
-    found = translator.translations(list(source_lines), progress=progress)
-    hypotheses = [one.texts[0] for one in found]
-    return metrics.corpus_bleu(hypotheses, references, tokenize), hypotheses

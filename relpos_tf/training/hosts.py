@@ -22,7 +22,6 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf.data import batches
 from relpos_tf.training import cluster as cluster_lib
-from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
 # A network file system shows another host's file within a minute or so.
@@ -90,7 +89,10 @@ class Hosts:
             self.barrier()
 
     def chief_writes(
-        self, write: Callable[[], None], is_there: Callable[[], bool], flag: str
+        self,
+        write: Callable[[], object],
+        is_there: Callable[[], bool],
+        flag: str,
     ) -> None:
         """Has the chief write files, which the other hosts then see.
 
@@ -103,15 +105,6 @@ class Hosts:
             write()
         self.barrier()
         self.await_file(is_there, flag)
-
-    @contextlib.contextmanager
-    def training(self) -> Iterator[None]:
-        """Holds signals in the block: several hosts can only stop together.
-
-        `signals.pending` says which signal has come.
-        """
-        with signals.held(), self.explain_failures():
-            yield
 
     def check_same(self, values: Mapping[str, str]) -> None:
         """Raises if this host has other values than the chief.

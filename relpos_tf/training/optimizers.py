@@ -95,13 +95,13 @@ class MovingAverage:
                 with signals.held():
                     self._over_replicas(_exchange)
 
-    def _over_replicas(self, function, *args) -> None:
+    def _over_replicas(self, function) -> None:
         """Calls a function with each replica's weights and averages."""
         for name, average in self.variables.items():
             self._strategy.extended.update(
                 self._weights[name],
                 function,
-                args=(average, *args),
+                args=(average,),
                 group=False,
             )
 

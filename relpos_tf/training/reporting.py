@@ -1,8 +1,7 @@
-"""Progress reports of a run: sums, speed, lines, TensorBoard, profile."""
+"""Progress reports of a run: sums, speed, lines, TensorBoard."""
 
 import contextlib
 import importlib.util
-import pathlib
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -178,32 +177,6 @@ class SummaryWriter:
                         group = f"{split}_average" if is_average else split
                         tf.summary.scalar(f"{group}/{name}", value)
         self._writer.flush()
-
-
-class Profiler:
-    """Profiles ten steps, after those that trace and allocate.
-
-    Args:
-        directory: str or path. Gets the profile, for TensorBoard.
-    """
-
-    FIRST, LAST = 10, 20
-
-    def __init__(self, directory: str | pathlib.Path):
-        self._directory = str(directory)
-        self._steps = 0
-
-    def count(self, is_last: bool) -> None:
-        """Counts a step; starts and stops the profile when due."""
-        import tensorflow as tf  # slow, and not needed above
-
-        self._steps += 1
-        if self._steps == self.FIRST and not is_last:
-            tf.profiler.experimental.start(self._directory)
-        elif self._steps == self.LAST or (
-            is_last and self.FIRST < self._steps < self.LAST
-        ):
-            tf.profiler.experimental.stop()
 
 
 def duration(seconds: float) -> str:

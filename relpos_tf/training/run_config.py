@@ -8,6 +8,9 @@ from typing import Any
 from typing import NamedTuple
 
 from relpos_tf import fields
+from relpos_tf.fields import choice
+from relpos_tf.fields import number
+from relpos_tf.fields import switch
 
 _log = logging.getLogger("relpos_tf")
 # Keras' names of the hparams' activation_dtype.
@@ -77,92 +80,73 @@ class RunConfig(fields.Record):
         UserError: a value is outside what its field can hold.
     """
 
-    schedule: str = fields.choice(
+    schedule: str = choice(
         "continuous_train_and_eval",
         "train",
         "evaluate",
         help="Train and evaluate, train only, or score the result of "
         "--output_dir.",
     )
-    train_steps: int = fields.number(
+    train_steps: int = number(
         0,
         when=_TRAINS,
         help="Total number of updates, including those before an "
         "interruption. 0: the set's train_steps.",
     )
-    warm_start_from: str = fields.text(
-        "", help="Run or checkpoint whose weights a new run starts from."
-    )
-    random_seed: int = fields.number(
+    warm_start_from: str = ""
+    random_seed: int = number(
         1, when=_TRAINS, help="Seed of weights, data order and dropout."
     )
-    local_eval_frequency: int = fields.number(
+    local_eval_frequency: int = number(
         1000,
-        least=1,
+        1,
         when=_TRAINS,
         help="Evaluate and save a checkpoint every N steps.",
     )
-    eval_steps: int = fields.number(
+    eval_steps: int = number(
         100,
         when="schedule!=train",
         help="Batches of a teacher-forced evaluation, at most. 0: all.",
     )
-    eval_use_test_set: bool = fields.switch(
-        False,
-        when="schedule!=train",
-        help="Evaluate on the test split instead of the development split.",
-    )
-    eval_early_stopping_steps: int = fields.number(
+    eval_early_stopping_steps: int = number(
         0,
         when="schedule=continuous_train_and_eval",
-        help="Stop after this number of steps without an improvement. 0: "
-        "never.",
+        help="Stop after N steps without an improvement. 0: never.",
     )
-    eval_early_stopping_metric: str = fields.choice(
+    eval_early_stopping_metric: str = choice(
         *METRICS, when=_STOPS_EARLY, help="The metric that must improve."
     )
-    # None, here and below: the metric's own, see `METRICS`.
-    eval_early_stopping_metric_delta: float | None = fields.number(
+    # None: the metric's own, see `METRICS`.
+    eval_early_stopping_metric_delta: float | None = number(
         None,
         least=None,
         when=_STOPS_EARLY,
         help="The smallest change that counts as an improvement. Default: "
         "0.1; for teacher_forced_accuracy, a fraction, 0.001.",
     )
-    eval_early_stopping_metric_minimize: bool | None = fields.switch(
-        None,
-        when=_STOPS_EARLY,
-        help="Whether lower values are better. Default: true only for the "
-        "loss.",
-    )
-    save_checkpoints_secs: int = fields.number(
+    save_checkpoints_secs: int = number(
         0,
         when=_TRAINS,
         help="Also save a checkpoint every N seconds. 0: never.",
     )
-    keep_checkpoint_max: int = fields.number(
+    keep_checkpoint_max: int = number(
         20,
         least=1,
         when=_TRAINS,
         help="Number of checkpoints to keep, besides the one with the best "
         "BLEU; at least average_checkpoints.",
     )
-    log_step_count_steps: int = fields.number(
+    log_step_count_steps: int = number(
         100,
-        least=1,
+        1,
         when=_TRAINS,
         help="Log every N steps; a terminal shows every step.",
     )
-    xla_compile: bool = fields.switch(
+    xla_compile: bool = switch(
         False,
-        when=_TRAINS,
-        help="Compile gradients with XLA, for GPUs: it takes seconds for each "
-        "new shape and makes steps on CPUs slower.",
-    )
-    profile: bool = fields.switch(
-        False,
-        when=_TRAINS,
-        help="Write a profile of ten steps for TensorBoard.",
+        _TRAINS,
+        "Compile gradients with XLA, for GPUs: it takes seconds for each new "
+        "shape and makes steps on CPUs slower.",
     )
     bleu_tokenize: str = ""  # "": the tokenizer of the target language
 
@@ -170,11 +154,6 @@ class RunConfig(fields.Record):
     def evaluates(self) -> bool:
         """Whether to evaluate while training."""
         return self.schedule == "continuous_train_and_eval"
-
-    @property
-    def eval_split(self) -> str:
-        """The split to evaluate on."""
-        return "test" if self.eval_use_test_set else "dev"
 
 
 class EarlyStopping:
@@ -190,8 +169,6 @@ class EarlyStopping:
         _, minimize, self._delta = METRICS[self._metric]
         if config.eval_early_stopping_metric_delta is not None:
             self._delta = config.eval_early_stopping_metric_delta
-        if config.eval_early_stopping_metric_minimize is not None:
-            minimize = config.eval_early_stopping_metric_minimize
         self._sign = 1 if minimize else -1
         self._best, self._best_step = math.inf, 0
 

@@ -304,14 +304,14 @@ def _describe_vocabulary(problem, data_dir, start):
         line += f"; on the text of {start}: {known[0]:.2f} and {known[1]:.1%}"
     if new.ids_per_word <= _POOR_FIT * (known or [_USUAL_FIT])[0]:
         _log.info("The vocabulary of %s on the new text: %s.", start, line)
-        return
-    _log.warning(
-        "The vocabulary of %s does not fit the new text: %s. Sequences are "
-        "long, and training slow. Train without --warm_start_from, to learn a "
-        "vocabulary of this text.",
-        start,
-        line,
-    )
+    else:
+        _log.warning(
+            "The vocabulary of %s does not fit the new text: %s. Sequences are "
+            "long, and training slow. Train without --warm_start_from, to "
+            "learn a vocabulary of this text.",
+            start,
+            line,
+        )
 
 
 def _vocabulary_fit(problem, data_dir):

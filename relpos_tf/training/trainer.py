@@ -92,11 +92,7 @@ class Trainer:
         )
         self._state.restore(config.warm_start_from)
         self._restored_step = self.step
-        self._profiler = None
-        if hosts.is_chief:
-            if config.profile:
-                self._profiler = reporting.Profiler(run.path / "profile")
-            self._summaries = reporting.SummaryWriter(run)
+        self._summaries = reporting.SummaryWriter(run)
 
     @property
     def step(self) -> int:
@@ -125,7 +121,8 @@ class Trainer:
             signals.Stopped: any host received a signal. The state is saved,
                 unless the first update was interrupted.
         """
-        with self._hosts.training():
+        # Several hosts can only stop together; `signals.pending` says when.
+        with signals.held(), self._hosts.explain_failures():
             if self._hosts.is_chief:
                 # A resumed run repeats what is removed here.
                 self.run.truncate(self.step)
@@ -251,19 +248,14 @@ class Trainer:
             return 0
         epoch, position = self._state.place(batch)
         if epoch not in self._epoch_sizes:
-            size = plan.number_of_batches(self.config.random_seed, epoch)
-            self._epoch_sizes = {epoch: size}
+            batches = plan.epoch(self.config.random_seed, epoch)
+            self._epoch_sizes = {epoch: sum(1 for _ in batches)}
         left = self._epoch_sizes[epoch] - position
         return epoch + 1 if left < self.batches_per_update else 0
 
     def _report(self, progress: reporting.Progress) -> None:
-        """Logs a line when one is due; else shows one on a terminal.
-
-        Counts the step for the profile, if there is one.
-        """
+        """Logs a line when one is due; else shows one on a terminal."""
         step = self.step
-        if self._profiler:
-            self._profiler.count(is_last=step == self.total_steps)
         if not self._is_due(self.config.log_step_count_steps):
             terminal.show(lambda: progress.short_line(step))
             return
@@ -364,7 +356,7 @@ class Trainer:
         data = manifest_lib.fingerprints(manifest)
         names = "batch_size", "beam_size", "alpha", "extra_length"
         return {
-            "data": data[self.config.eval_split],
+            "data": data["dev"],
             "eval_steps": self.config.eval_steps,
             "bleu_tokenize": metrics.tokenizer_of(
                 self._problem.target_language, self.config.bleu_tokenize
@@ -381,9 +373,8 @@ class Trainer:
         Raises:
             UserError: data are missing or damaged.
         """
-        split = self.config.eval_split
-        tokens = self._problem.tokens(self._data_dir, split)
-        sources, references = self._problem.lines(self._data_dir, split)
+        tokens = self._problem.tokens(self._data_dir, "dev")
+        sources, references = self._problem.lines(self._data_dir, "dev")
         metrics.check_references(references)
         tokenize = self._conditions["bleu_tokenize"]
         for warning in metrics.reference_warnings(references, tokenize):
@@ -398,7 +389,7 @@ class Trainer:
         found = [
             event
             for event in self.run.read_metrics()
-            if event["split"] == self.config.eval_split
+            if event["split"] == "dev"
             and "averaged" not in event
             and event.get("conditions") == self._conditions
         ]
@@ -445,7 +436,7 @@ class Trainer:
         return bool(is_over)
 
     def evaluate(self) -> dict[str, Any]:
-        """Scores the model on a split of the problem and records the scores.
+        """Scores the model on the development set and records the scores.
 
         The moving averages of the weights are scored, if there are any.
 
@@ -477,7 +468,6 @@ class Trainer:
 
     def _score(self, step: int, **extra) -> dict[str, Any]:
         """Scores the model as it is; adds `extra` to the event."""
-        split = self.config.eval_split
         tokens, sources, references, tokenize = self._evaluation_data
         dataset = batches_lib.evaluation_batches(
             tokens, self.hparams.batch_size
@@ -486,14 +476,15 @@ class Trainer:
         forced = evaluation.teacher_forced(self.model, dataset)
 
         def progress(lines):
-            line = f"Evaluating on {split}: line {lines:,} of {len(sources):,}"
+            line = f"Evaluating on dev: line {lines:,} of {len(sources):,}"
             terminal.show(lambda: line, is_logged=True)
 
         progress(0)
-        scores, _ = evaluation.translate_and_score(
-            self._translator, sources, references, progress, tokenize
+        found = self._translator.translations(sources, progress=progress)
+        scores = metrics.corpus_bleu(
+            [one.texts[0] for one in found], references, tokenize
         )
-        event = {"step": step, "split": split} | extra
+        event = {"step": step, "split": "dev"} | extra
         event["conditions"] = self._conditions
         event |= forced | dataclasses.asdict(scores)
         self._record(event)

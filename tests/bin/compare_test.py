@@ -20,7 +20,6 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import model_engine
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
-from relpos_tf.problems import own_files
 from relpos_tf.problems import translate
 from tests import folders
 from tests import tiny_run
@@ -433,12 +432,7 @@ class TrainTest(folders.TestCase):
                 path = self.write(f"{name}.{side}", f"{text} b", f"c {text}")
                 if name in names:
                     files[f"{name}_{side}"] = str(path)
-        problem = translate.files_problem(
-            own_files.Training(files["train_source"], files["train_target"]),
-            own_files.Sides(files["dev_source"], files["dev_target"]),
-            own_files.Sides(files["test_source"], files["test_target"]),
-            270,
-        )
+        problem = translate.files_problem(files, 270)
         data = manifest_lib.fingerprints(problem.prepare(folder / "data"))
         run = run_dir.RunDir(folder / "runs" / f"{TINY}-seed1")
         run.write_problem(

@@ -29,13 +29,6 @@ class DatagenTest(absltest.TestCase):
     def test_registry_help_lists_problems_and_sets(self):
         code, out, err = calls.execute(datagen.main, "--registry_help")
         self.assertEqual((code, err), (0, ""))
-        self.assertEqual(
-            out.decode().split(),
-            [
-                "Problems:",
-                *registry.list_problems(),
-                "Hparams",
-                "sets:",
-                *registry.list_hparams(),
-            ],
-        )
+        names = [*registry.list_problems(), *registry.list_hparams()]
+        found = [word for word in out.decode().split() if word in names]
+        self.assertEqual(found, names)

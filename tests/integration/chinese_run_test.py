@@ -8,6 +8,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from relpos_tf.bin import trainer
+from relpos_tf.decoding import translator
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.training import evaluation
@@ -117,14 +118,17 @@ class ChineseRunTest(absltest.TestCase):
             scored.append({v.path: v.numpy() for v in model.variables})
             return {"loss": 1.0, "teacher_forced_accuracy": 0.5}
 
-        def translate(translator, *args, **kwargs):
-            del translator, kwargs
-            tokenizers.append(args[-1])
-            return metrics.corpus_bleu(["a b"], ["a c"]), []
+        def translate(own, lines, progress):
+            return [mock.Mock(texts=["a b"])] * len(lines)
+
+        def score(hypotheses, references, tokenize, bleu=metrics.corpus_bleu):
+            tokenizers.append(tokenize)
+            return bleu(["a b"], ["a c"])
 
         with (
             mock.patch.object(evaluation, "teacher_forced", forced),
-            mock.patch.object(evaluation, "translate_and_score", translate),
+            mock.patch.object(translator.Translator, "translations", translate),
+            mock.patch.object(metrics, "corpus_bleu", score),
         ):
             for more in ((), ("--bleu_tokenize=char",)):
                 code, err = self.execute(

@@ -9,7 +9,6 @@ from relpos_tf import errors
 from relpos_tf.bin import datagen
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import cleaning
-from relpos_tf.problems import own_files
 from relpos_tf.problems import prepare
 from relpos_tf.problems import translate
 from tests import folders
@@ -56,16 +55,15 @@ class PrepareTest(folders.TestCase):
 
     def make(self, source="train.en", target="train.de", **given):
         """Returns the problem of text in the folder."""
-        sides = [
+        train = [
             ",".join(f"{self.folder}/{name}" for name in names.split(","))
             for names in (source, target)
         ]
-        dev = [f"{self.folder}/dev.{side}" for side in ("en", "de")]
-        return translate.files_problem(
-            own_files.Training(*sides, **given),
-            own_files.Sides(*dev),
-            vocab_size=330,
-        )
+        given |= {"source": train[0], "target": train[1]}
+        files = {f"train_{name}": value for name, value in given.items()}
+        for side, language in (("source", "en"), ("target", "de")):
+            files[f"dev_{side}"] = f"{self.folder}/dev.{language}"
+        return translate.files_problem(files, vocab_size=330)
 
     def prepared(self, name, num_processes=1, **given):
         """Returns the problem, the manifest and the checksums of its files."""
@@ -105,7 +103,7 @@ class PrepareTest(folders.TestCase):
     def test_one_file_given_twice_is_warned_of(self):
         with self.assertLogs("relpos_tf", "WARNING") as logs:
             self.prepared("data", target="train.en")
-        self.assertRegex(logs.output[-1], "train.en.* have equal sides")
+        self.assertRegex(logs.output[1], "train.en.* have equal sides")
 
     def test_corpora_with_weights_or_tags_are_kept_apart(self):
         both = {"source": "train.en,dev.en", "target": "train.de,dev.de"}

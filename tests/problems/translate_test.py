@@ -14,11 +14,11 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import registry
+from relpos_tf.bin import command
 from relpos_tf.data import tokenizer
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import multi30k
 from relpos_tf.problems import own_files
-from relpos_tf.problems import problem as problem_lib
 from relpos_tf.problems import translate
 from tests import folders
 from tests.problems import problem_test
@@ -41,7 +41,7 @@ class RegisteredTest(parameterized.TestCase):
         for name in set(registry.list_problems()) - {"translate_files"}:
             made = registry.problem(name)
             self.assertEqual(made.name, name)
-            self.assertEqual(list(made.splits), ["train", "dev", "test"])
+            self.assertEqual(list(made.splits)[:3], ["train", "dev", "test"])
 
 
 class Multi30kTest(folders.TestCase):
@@ -123,7 +123,7 @@ class Multi30kTest(folders.TestCase):
         self.assertEqual(
             manifest_lib.test_sets(manifest), ["test", "test_2017_mscoco"]
         )
-        line = logs.output[0]
+        line = logs.output[1]
         for word in (
             "test_2017_flickr, test_2018_flickr",
             "no network",
@@ -133,8 +133,9 @@ class Multi30kTest(folders.TestCase):
             self.assertIn(word, line)
 
     def test_test_sets_are_added_when_data_are_prepared_again(self):
+        required = ("train", "dev", "test")
         old = dataclasses.replace(
-            self.made, further_tests=problem_lib.no_further_tests
+            self.made, splits={s: self.made.splits[s] for s in required}
         )
         first = self.prepare(old)
         self.assertEqual(self.prepare(), first)
@@ -150,7 +151,7 @@ class Multi30kTest(folders.TestCase):
     def test_checksums_are_those_of_sacrebleu(self):
         remotes = {}
         for target in ("de", "fr"):
-            side = multi30k.corpus("test_2018_flickr", target).target
+            side = multi30k.splits(target)["test_2018_flickr"][0].target
             remotes[side.remote.address] = side.remote.checksum
         known = sacrebleu.DATASETS["multi30k/2018"]
         known = dict(zip(known.data, known.md5, strict=True))
@@ -178,12 +179,10 @@ class FilesProblemTest(folders.TestCase):
         """Returns the problem of the files, some of which are replaced."""
         files = self.files
         train = train or (files["train.en"], files["train.de"])
-        return translate.files_problem(
-            own_files.Training(*train, **more),
-            own_files.Sides(files["dev.en"], files["dev.de"]),
-            test and own_files.Sides(*test),
-            vocab_size,
-        )
+        named = [*train, files["dev.en"], files["dev.de"], *(test or ())]
+        given = dict(zip(command.FILE_FLAGS, named, strict=False))
+        given |= {f"train_{name}": value for name, value in more.items()}
+        return translate.files_problem(given, vocab_size)
 
     def test_corpora_have_tags_and_weights_and_patterns_are_one_corpus(self):
         parts = [
@@ -237,7 +236,7 @@ class FilesProblemTest(folders.TestCase):
         (dict(tags="<a> <b>"), ["--train_tags", "<a> <b>"]),
         (dict(train=("none-*.en", "none-*.de")), ["none-*.en", "no file"]),
         (dict(train=("a.en,b.en", "a.de")), ["--train_target", "2", "1"]),
-        (dict(test=("a.en", None)), ["--test_target", "a.en"]),
+        (dict(test=("a.en", "")), ["--test_target", "a.en"]),
         (dict(test=("a.en,b.en", "a.de")), ["as many files", "2", "1"]),
     )
     def test_what_does_not_fit_is_named(self, given, words):
@@ -274,7 +273,7 @@ class FilesProblemTest(folders.TestCase):
             for each in names
         ]
         made = translate.files_problem(
-            own_files.Training(*paths[:2]), own_files.Sides(*paths[2:])
+            dict(zip(command.TEXTS, paths, strict=True))
         )
         self.assertLen(made.doubts, bool(expected))
         for doubt in made.doubts:

@@ -11,7 +11,6 @@ from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf.training import hosts
-from relpos_tf.utils import signals
 
 
 class SeveralHosts(hosts.Hosts):
@@ -65,20 +64,6 @@ class HostsTest(absltest.TestCase):
             "reached. See its messages, then run the same command on all "
             "hosts again: the run resumes from its last checkpoint.",
         )
-
-    def test_signals_are_held(self):
-        one = hosts.Hosts(tf.distribute.get_strategy())
-        for group in (one, SeveralHosts(0)):
-            with signals.caught():
-                with self.assertRaises(KeyboardInterrupt):
-                    with group.training():
-                        signals._handle(2, None)
-                        waited = any(signals.pending())
-                        with self.assertRaises(KeyboardInterrupt):
-                            with signals.let_through():
-                                self.fail("One that waits ends the block.")
-                self.assertTrue(waited)
-                self.assertFalse(any(signals.pending()))
 
     def test_other_values_are_named_on_the_host_that_has_them(self):
         values = {"--a": "1", "--b": "2", "c": "3"}

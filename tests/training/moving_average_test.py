@@ -8,9 +8,9 @@ from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.decoding import loading
+from relpos_tf.decoding import translator
 from relpos_tf.training import devices
 from relpos_tf.training import evaluation
-from relpos_tf.training import metrics
 from relpos_tf.training import optimizers
 from relpos_tf.utils import graphs
 from relpos_tf.utils import signals
@@ -148,12 +148,12 @@ class RunTest(tiny_runs.TestCase):
             scored.append({v.path: v.numpy() for v in model.variables})
             return {"loss": 1.0, "teacher_forced_accuracy": 0.5}
 
-        def translate(translator, *args, **kwargs):
-            return metrics.corpus_bleu(["a b"], ["a c"]), []
+        def translate(own, lines, progress):
+            return [mock.Mock(texts=["a b"])] * len(lines)
 
         with (
             mock.patch.object(evaluation, "teacher_forced", forced),
-            mock.patch.object(evaluation, "translate_and_score", translate),
+            mock.patch.object(translator.Translator, "translations", translate),
             mock.patch.object(terminal, "_LOG_SECONDS", 0),
             self.assertLogs("relpos_tf") as logs,
         ):

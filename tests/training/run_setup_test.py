@@ -20,15 +20,13 @@ from tests.problems import problem_test
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
 
 
-def one_swapped(pairs):
-    """Returns pairs with the first two swapped."""
-    return [pairs[1], pairs[0], *pairs[2:]]
-
-
 def write_run(folder, pets, data_dir, hparams=HPARAMS, flags=""):
     """Prepares data and opens a run; returns the run and its hparams."""
     vocab_size = pets.prepare(data_dir)["vocab_size"]
-    run, hparams = run_dir.RunDir(folder), hparams.replace(vocab_size=vocab_size)
+    run, hparams = (
+        run_dir.RunDir(folder),
+        hparams.replace(vocab_size=vocab_size),
+    )
     run_setup.write_run(run, hparams, pets, str(data_dir), flags)
     return run, hparams
 
@@ -75,15 +73,54 @@ class OpenRunTest(parameterized.TestCase):
         self.assertEqual(run.read_hparams(), hparams)
         self.assertEqual(hparams.vocab_size, 280)
 
-    def test_another_architecture_is_an_error_and_a_schedule_a_warning(self):
-        before = self.content()
-        with self.assertRaisesRegex(errors.UserError, "hidden_size=16 .now 32"):
-            self.open(HPARAMS.replace(hidden_size=32))
-        self.assertEqual(self.content(), before)
+    @parameterized.parameters(
+        (
+            {"hparams": HPARAMS.replace(learning_rate_warmup_steps=7)},
+            "learning_rate_warmup_steps was 4000",
+        ),
+        (
+            {"dev": problem_test.DEV[1:], "data": "other"},
+            "The dev set has changed",
+        ),
+        (
+            {"flags": "--bleu_tokenize=zh\n"},
+            "was '' in .* now 'zh': .*earlier BLEU",
+        ),
+    )
+    def test_what_does_not_prevent_resuming_is_a_warning(self, changes, words):
+        with self.assertNoLogs("relpos_tf", "WARNING"):
+            self.open(flags="--bleu_tokenize=\n--x=2\n")
         with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.open(HPARAMS.replace(learning_rate_warmup_steps=7))
+            self.open(**changes)
         self.assertLen(logs.output, 1)
-        self.assertIn("learning_rate_warmup_steps was 4000", logs.output[0])
+        self.assertRegex(logs.output[0], words)
+
+    @parameterized.parameters(
+        (
+            {"hparams": HPARAMS.replace(hidden_size=32)},
+            "hidden_size=16 .now 32",
+        ),
+        *(
+            (
+                {"train": train, "data": "other"},
+                "training data.*--warm_start_from={}",
+            )
+            for train in (
+                problem_test.TRAIN[:-1],
+                [*problem_test.TRAIN[1::-1], *problem_test.TRAIN[2:]],
+                [*problem_test.TRAIN[:-1], ("7 dogs", "7 cats")],
+            )
+        ),
+    )
+    def test_another_model_and_other_training_data_are_refused(
+        self, changes, words
+    ):
+        before = self.content()
+        with self.assertRaisesRegex(
+            errors.UserError, words.format(self.run_dir)
+        ):
+            self.open(**changes)
+        self.assertEqual(self.content(), before)
 
     def test_a_run_of_which_the_average_is_left_is_kept(self):
         (self.run_dir / "average").mkdir()
@@ -107,46 +144,12 @@ class OpenRunTest(parameterized.TestCase):
                 train=problem_test.TRAIN[1:],
                 dev=problem_test.DEV[1:],
                 tokenizer_file=str(other),
+                flags="--bleu_tokenize=char",
             )
         self.assertEqual((hparams.hidden_size, hparams.vocab_size), (32, 279))
         self.assertEqual(run.read_hparams(), hparams)
         kept = pathlib.Path(run.tokenizer_path).read_bytes()
         self.assertEqual(kept, other.read_bytes())
-
-    def test_another_tokenization_is_a_warning_once_something_is_trained(self):
-        (self.run_dir / "ckpt-7.npz").unlink()
-        for value in ("char", ""):
-            with self.assertNoLogs("relpos_tf", "WARNING"):
-                self.open(flags=f"--x=1\n--bleu_tokenize={value}\n")
-        (self.run_dir / "ckpt-7.npz").touch()
-        with self.assertNoLogs("relpos_tf", "WARNING"):
-            self.open(flags="--bleu_tokenize=\n--x=2\n")
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.open(flags="--bleu_tokenize=zh\n")
-        self.assertLen(logs.output, 1)
-        self.assertRegex(
-            logs.output[0], "was '' in .* now 'zh': .*earlier BLEU"
-        )
-
-    def test_other_training_data_are_an_error_that_says_what_to_do(self):
-        before = self.content()
-        for train in (
-            problem_test.TRAIN[:-1],
-            one_swapped(problem_test.TRAIN),
-            [*problem_test.TRAIN[:-1], ("7 dogs", "7 cats")],
-        ):
-            with self.assertRaisesRegex(
-                errors.UserError,
-                f"training data.*--warm_start_from={self.run_dir}",
-            ):
-                self.open(train=train, data=str(len(train)) + train[0][0])
-            self.assertEqual(self.content(), before)
-
-    def test_other_development_data_are_a_warning(self):
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.open(dev=problem_test.DEV[1:], data="other")
-        self.assertLen(logs.output, 1)
-        self.assertIn("The dev set has changed", logs.output[0])
 
     @parameterized.parameters("bpe_dropout", "pair_concatenation")
     def test_vocabularies_without_augmentation_are_an_error_before_training(
