@@ -65,8 +65,14 @@ def log_line(event: Mapping[str, Any]) -> str:
     )
 
 
-_TRAINS = "schedule!=evaluate"
 _STOPS_EARLY = "eval_early_stopping_steps"
+
+
+def _count(
+    default: int, help: str, least: int = 0, when: str = "schedule!=evaluate"
+) -> Any:
+    """Returns a field of training for a whole number."""
+    return number(default, least, when=when, help=help)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,31 +93,25 @@ class RunConfig(fields.Record):
         help="Train and evaluate, train only, or score the result of "
         "--output_dir.",
     )
-    train_steps: int = number(
+    train_steps: int = _count(
         0,
-        when=_TRAINS,
-        help="Total number of updates, including those before an "
-        "interruption. 0: the set's train_steps.",
+        "Total number of updates, including those before an interruption. 0: "
+        "the set's train_steps.",
     )
     warm_start_from: str = ""
-    random_seed: int = number(
-        1, when=_TRAINS, help="Seed of weights, data order and dropout."
+    random_seed: int = _count(1, "Seed of weights, data order and dropout.")
+    local_eval_frequency: int = _count(
+        1000, "Evaluate and save a checkpoint every N steps.", least=1
     )
-    local_eval_frequency: int = number(
-        1000,
-        1,
-        when=_TRAINS,
-        help="Evaluate and save a checkpoint every N steps.",
-    )
-    eval_steps: int = number(
+    eval_steps: int = _count(
         100,
+        "Batches of a teacher-forced evaluation, at most. 0: all.",
         when="schedule!=train",
-        help="Batches of a teacher-forced evaluation, at most. 0: all.",
     )
-    eval_early_stopping_steps: int = number(
+    eval_early_stopping_steps: int = _count(
         0,
+        "Stop after this number of steps without an improvement. 0: never.",
         when="schedule=continuous_train_and_eval",
-        help="Stop after N steps without an improvement. 0: never.",
     )
     eval_early_stopping_metric: str = choice(
         *METRICS, when=_STOPS_EARLY, help="The metric that must improve."
@@ -124,27 +124,21 @@ class RunConfig(fields.Record):
         help="The smallest change that counts as an improvement. Default: "
         "0.1; for teacher_forced_accuracy, a fraction, 0.001.",
     )
-    save_checkpoints_secs: int = number(
-        0,
-        when=_TRAINS,
-        help="Also save a checkpoint every N seconds. 0: never.",
+    save_checkpoints_secs: int = _count(
+        0, "Also save a checkpoint every N seconds. 0: never."
     )
-    keep_checkpoint_max: int = number(
+    keep_checkpoint_max: int = _count(
         20,
+        "Number of checkpoints to keep, besides the one with the best BLEU; at "
+        "least average_checkpoints.",
         least=1,
-        when=_TRAINS,
-        help="Number of checkpoints to keep, besides the one with the best "
-        "BLEU; at least average_checkpoints.",
     )
-    log_step_count_steps: int = number(
-        100,
-        1,
-        when=_TRAINS,
-        help="Log every N steps; a terminal shows every step.",
+    log_step_count_steps: int = _count(
+        100, "Log every N steps; a terminal shows every step.", least=1
     )
     xla_compile: bool = switch(
         False,
-        _TRAINS,
+        "schedule!=evaluate",
         "Compile gradients with XLA, for GPUs: it takes seconds for each new "
         "shape and makes steps on CPUs slower.",
     )
