@@ -30,6 +30,7 @@ import tensorflow as tf
 from relpos_tf import layers
 from relpos_tf import registry
 from relpos_tf.data import tokenizer
+from relpos_tf.utils import text as text_lib
 
 F, HEADS, BLOCKS, K = 128, 4, 2, 16
 BATCH_SIZE = 256  # pairs
@@ -123,7 +124,7 @@ def translate(model, tokens, lines):
     """Translates lines, always taking the most likely next id."""
     source = padded([tokens.encode(line) for line in lines])
     ids = np.zeros([len(lines), 1], np.int32)
-    while ids.shape[1] <= LONGEST and (ids != tokenizer.EOS_ID).all(1).any():
+    while ids.shape[1] <= LONGEST and (ids != text_lib.EOS_ID).all(1).any():
         logits = model([source, ids])
         ids = np.append(ids, np.argmax(logits[:, -1:], axis=-1), axis=1)
     return [tokens.decode(row) for row in ids]  # up to the first EOS

@@ -30,7 +30,6 @@ CASES = {
     "checkpoint": (0, 6),
     "tokens": (0, 6),
     "tokenizer": (0, 8),
-    "hparams": (0, 9),
     "export": (0, 9),
 }
 

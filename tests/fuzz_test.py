@@ -17,6 +17,7 @@ from relpos_tf.data import tokenizer
 from relpos_tf.decoding import engines
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import translate
+from relpos_tf.utils import text as text_lib
 from tests import tiny_run
 from tests.data import spelling_test
 from tests.data import t2t_subwords_test
@@ -128,8 +129,8 @@ class FuzzTest(parameterized.TestCase):
             strings = [line.decode("utf-8", errors="replace") for line in lines]
             rows = tokens.encode_batch(strings)
             for string, row in zip(strings, rows, strict=True):
-                self.assertEqual(row[-1], tokenizer.EOS_ID)
-                self.assertNotIn(tokenizer.EOS_ID, row[:-1])
+                self.assertEqual(row[-1], text_lib.EOS_ID)
+                self.assertNotIn(text_lib.EOS_ID, row[:-1])
                 self.assertBetween(min(row), 1, tokens.vocab_size - 1)
                 self.assertBetween(max(row), 1, tokens.vocab_size - 1)
                 found = tokens.decode(row)

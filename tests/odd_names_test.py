@@ -16,6 +16,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import loading
 from relpos_tf.export import ctranslate2_export
 from relpos_tf.export import saved_model
+from relpos_tf.models import averages
 from relpos_tf.models import checkpoints
 from relpos_tf.t2t import t2t_import
 from tests import ctranslate2_runs
@@ -55,8 +56,7 @@ class OddNamesTest(folders.TestCase):
             manager.save(step)
             variables["a"].assign([4.0, 7.0])
         self.assertEqual(manager.restore(), str(run / "ckpt-2"))
-        average = str(run / "average-2")
-        checkpoints.average([str(run / f"ckpt-{n}") for n in (1, 2)], average)
+        average = averages.write(run, [1, 2], 2)
         checkpoints.restore_model(average, variables)
         self.assertEqual(variables["a"].numpy().tolist(), [3.0, 5.0])
 

@@ -18,7 +18,7 @@ import pathlib
 
 from relpos_tf import errors
 from relpos_tf.bin import command
-from relpos_tf.models import checkpoints
+from relpos_tf.models import averages
 from relpos_tf.models import run_dir
 from relpos_tf.utils import paths
 
@@ -42,55 +42,36 @@ def main():
     """Averages the checkpoints."""
     command.require(FLAGS, "output_dir")
     run = pathlib.Path(FLAGS.output_dir)
-    folder = run / run_dir.AVERAGE
-    steps = FLAGS.numbers("steps")
     with command.flag_value("output_dir"):
-        paths.check_folder(folder)
+        paths.check_folder(run / run_dir.AVERAGE)
     saved = run_dir.all_steps(run)
-    if not saved:
-        raise errors.UserError(
-            "Expected a run with checkpoints, ckpt-STEP.npz. "
-            f"Received: --output_dir={run}, which has none."
-        )
-    number, last, kind = FLAGS.n, None, "checkpoints"
-    if not number and not steps:
+    number = FLAGS.n
+    steps = FLAGS.numbers("steps") or (number and saved[-number:])
+    name = steps and steps[-1]
+    if not steps:
         hparams = run_dir.RunDir(run).read_hparams()
-        number = hparams.num_averaged or DEFAULT_NUMBER
-        if hparams.average_epochs:
-            steps = ends_of_epochs(run, number)
-            last, kind = saved[-1], "checkpoints at the ends of epochs"
-    steps = steps or saved[-number:]
+        if not hparams.num_averaged:
+            hparams = hparams.replace(average_checkpoints=DEFAULT_NUMBER)
+        number, name = hparams.num_averaged, max(saved, default=0)
+        steps = averages.chosen(run, hparams)
+    if not steps:
+        raise errors.UserError(
+            "Expected a run with checkpoints, ckpt-STEP.npz, and with "
+            "ckpt-STEP.epoch, at the ends of epochs, if its set has "
+            f"average_epochs. Received: --output_dir={run}, which has none. "
+            "Name the checkpoints with --n or --steps."
+        )
     missing = sorted(set(steps) - set(saved))
     if missing:
         raise command.UsageError(
             f"--steps must be saved steps: {', '.join(map(str, saved))}."
             f" Received: {', '.join(map(str, missing))}."
         )
-    log = command.logger()
     if len(steps) < number:
-        log.warning("%d %s asked for, %d saved.", number, kind, len(steps))
-    folder.mkdir(exist_ok=True)
-    output = str(folder / f"ckpt-{last or steps[-1]}")
-    checkpoints.average([str(run / f"ckpt-{step}") for step in steps], output)
-    log.info(
-        "Averaged %d %s, steps %s.",
-        len(steps),
-        kind,
-        ", ".join(map(str, steps)),
-    )
-    command.write(f"{output}\n")
-
-
-def ends_of_epochs(run: pathlib.Path, number: int) -> list[int]:
-    """Returns the steps of a run's last checkpoints at the ends of epochs."""
-    steps = run_dir.epoch_ends(run)[-number:]
-    if not steps:
-        raise errors.UserError(
-            "Expected checkpoints at the ends of epochs, ckpt-STEP.epoch: the "
-            f"set has average_epochs={number}. Received: --output_dir={run}, "
-            "which has none. Name the checkpoints with --n or --steps."
+        command.logger().warning(
+            "%d checkpoints asked for, %d saved.", number, len(steps)
         )
-    return steps
+    command.write(f"{averages.write(run, steps, name)}\n")
 
 
 run = command.program(main)

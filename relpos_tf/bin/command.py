@@ -279,8 +279,6 @@ def program(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Runs a command on `sys.argv` and ends the process with its exit code."""
-    _speak_utf8()
-    _open_closed_streams()
     terminal.drop_failed_messages()
     code = execute(main, sys.argv[1:])
     try:
@@ -294,18 +292,6 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
     sys.exit(code)
-
-
-def _speak_utf8() -> None:
-    """Starts this command again, in UTF-8, if its locale has other names.
-
-    TensorFlow and SentencePiece encode the names of files in UTF-8 in every
-    locale, and Python in the locale's encoding: they would name other files.
-    """
-    is_utf8 = sys.getfilesystemencoding().lower() == "utf-8"
-    if not is_utf8 and os.environ.get("PYTHONUTF8") != "1":
-        os.environ["PYTHONUTF8"] = "1"
-        os.execv(sys.executable, sys.orig_argv)
 
 
 def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
@@ -560,26 +546,19 @@ def check_outputs(
 
 def command_line() -> str:
     """Returns the command that was typed, quoted for a shell."""
-    by_python = sys.argv[0].endswith(".py")
-    return shlex.join(sys.orig_argv if by_python else sys.argv)
+    is_script = sys.argv[0].endswith(".py")  # or a module
+    return shlex.join(sys.orig_argv if is_script else sys.argv)
 
 
 def call_of(name: str, *arguments: str) -> str:
-    """Returns how to call another command, in the way this one was called.
+    """Returns how to call another command, quoted for a shell.
 
     Args:
         name: str. The command's module, such as `decoder`.
         *arguments: Its arguments, besides --usr_dir.
-
-    Returns:
-        str, for a shell: `relpos-decoder`, or `python -m relpos_tf.bin.decoder`
-        where this command was called without an installation.
     """
-    words = [f"relpos-{name}"]
-    if sys.argv[0].endswith(".py"):
-        words = [sys.orig_argv[0], "-m", f"relpos_tf.bin.{name}"]
     own = [f"--usr_dir={path}" for path in registry.usr_dirs]
-    return shlex.join([*words, *arguments, *own])
+    return shlex.join([f"relpos-{name}", *arguments, *own])
 
 
 def write(text: str) -> None:
@@ -701,18 +680,6 @@ class _Lines(logging.Handler):
         terminal.clear()
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
-
-
-def _open_closed_streams() -> None:
-    """Opens standard streams that were closed before the process began.
-
-    Otherwise the next file that is opened, perhaps a checkpoint, would get
-    their descriptors, and with them the messages of libraries.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            fd = os.open(os.devnull, os.O_RDWR)
-            setattr(sys, name, open(fd, mode, errors="replace", closefd=False))
 
 
 def _fail(name, error, code):

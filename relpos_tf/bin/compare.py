@@ -120,7 +120,8 @@ def main() -> int | None:
     check_flags()
     limits = length_limits()
     variants = [] if FLAGS.runs else make_variants()
-    grid = make_grid(variants)
+    with command.flag_value("grid"):
+        grid = FLAGS.grid and grid_lib.Grid.parse(FLAGS.grid).expand(variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     labels = [one.label for one in (*variants, *runs)]
@@ -143,7 +144,7 @@ def main() -> int | None:
     train_steps, tried = 0, []
     if variants:
         command.require(FLAGS, "problem", "seeds")
-        runs, train_steps = plan(variants, folder / "runs", grid)
+        runs, train_steps = make_runs(variants, folder / "runs", grid)
     if FLAGS.print_commands and print_unfinished(runs, train_steps):
         return 0
     with signals.caught():
@@ -151,7 +152,7 @@ def main() -> int | None:
             locks.acquire_exclusive(folder)
             if grid:
                 variants, tried = tune(runs, grid, train_steps, folder)
-                runs, _ = plan(variants, folder / "runs")
+                runs, _ = make_runs(variants, folder / "runs")
             if FLAGS.print_commands:
                 if not print_unfinished(runs, train_steps):
                     command.logger().info("All runs are finished.")
@@ -223,16 +224,6 @@ def check_baseline(labels: Sequence[str]) -> None:
         )
 
 
-def make_grid(
-    variants: list[variants_lib.Variant],
-) -> list[variants_lib.Variant]:
-    """Returns the variants at all points of --grid; none without a grid."""
-    if not FLAGS.grid:
-        return []
-    with command.flag_value("grid"):
-        return grid_lib.Grid.parse(FLAGS.grid).expand(variants)
-
-
 def length_limits() -> list[int]:
     """Returns the upper limits of the length buckets; none for quartiles."""
     if FLAGS.length_buckets:
@@ -243,7 +234,7 @@ def length_limits() -> list[int]:
     return [longest, 3 * longest // 2, 2 * longest]
 
 
-def plan(
+def make_runs(
     variants: list[variants_lib.Variant],
     folder: pathlib.Path,
     grid: Sequence[variants_lib.Variant] = (),
@@ -262,7 +253,9 @@ def plan(
     seeds = FLAGS.numbers("seeds")
     if grid:
         variants, seeds = grid, seeds[:1]
-    runs = runs_lib.plan(variants, seeds, folder, trainer_flags(), train_steps)
+    runs = runs_lib.of_variants(
+        variants, seeds, folder, trainer_flags(), train_steps
+    )
     has_begun = any(run.files.has_hparams() for run in runs)
     if FLAGS.problem == "translate_files" and has_begun:
         runs_lib.check_text(runs, FLAGS.data_dir, command.make_problem(FLAGS))
@@ -300,16 +293,6 @@ def tune(
     """Returns each variant at its best point, and what was tried."""
     from relpos_tf.comparison import tuning
 
-    log, seeds = command.logger(), FLAGS.numbers("seeds")
-    labels = len({one.label for one in grid})
-    log.info(
-        "The grid has %d points: %d runs with seed %d, then %d with the other "
-        "seeds.",
-        len(grid) // labels,
-        len(grid),
-        seeds[0],
-        labels * (len(seeds) - 1),
-    )
     train_runs.train(runs, trainer_flags(), train_steps, folder / "logs")
     chosen, tried = tuning.choose(
         tuning.score(
@@ -322,7 +305,9 @@ def tune(
         )
     )
     for one in tried:
-        log.info("%s: %s is the best point.", one["label"], one["chosen"])
+        command.logger().info(
+            "%s: %s is the best point.", one["label"], one["chosen"]
+        )
     return chosen, tried
 
 

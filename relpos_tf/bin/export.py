@@ -27,7 +27,8 @@ its result: the average of its end, else its newest checkpoint.
 from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.export import quantizations
+from relpos_tf.export import formats
+from relpos_tf.models import run_dir
 
 FLAGS = command.Flags()
 FLAGS.define_strings(
@@ -45,30 +46,23 @@ command.define_usr_dir(FLAGS)
 FLAGS.define_string(
     "package_version", "1.0", "With --format=argos: numbers, as in 1.0."
 )
-FLAGS.define_enum(
-    "format",
-    "saved_model",
-    ["saved_model", "ctranslate2", "litert", "argos"],
-    "What to write.",
-)
+FLAGS.define_enum("format", "saved_model", list(formats.ALL), "What to write.")
 FLAGS.define_enum(
     "quantization",
     "none",
-    list(quantizations.ALL),
+    list(formats.ALL["ctranslate2"].quantizations),
     "With --format=ctranslate2, litert and argos: how the weights are stored. "
-    f"LiteRT has {', '.join(quantizations.LITERT)}.",
+    f"LiteRT has {', '.join(formats.ALL['litert'].quantizations)}.",
 )
 FLAGS.join(",", "decode_hparams")
 FLAGS.exclusive("output_dir", "checkpoint_path")
-FLAGS.needs("format!=saved_model", "quantization")
-FLAGS.needs("format=argos", "language_pair", "package_version")
-FLAGS.needs("format!=argos", "decode_hparams")  # a package cannot change them
+for name in "quantization", "language_pair", "package_version":
+    FLAGS.needs(formats.with_option(name), name)
+FLAGS.needs(formats.with_option("beam_size"), "decode_hparams")
 
 
 def main() -> None:
     """Exports the model."""
-    is_saved_model = FLAGS.format == "saved_model"
-    is_argos = FLAGS.format == "argos"
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
         search = decode_hparams.search_settings()
@@ -78,33 +72,19 @@ def main() -> None:
                 f"Received: {FLAGS.decode_hparams}."
             )
     command.import_tensorflow()
-    from relpos_tf.export import argos_export  # these import TensorFlow
-    from relpos_tf.export import ctranslate2_export
-    from relpos_tf.export import litert_export
-    from relpos_tf.export import saved_model
-    from relpos_tf.models import run_dir
-
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
-    name = "export" if is_saved_model else f"export_{FLAGS.format}"
-    export_dir = FLAGS.export_dir or run_dir.run_of(path).path / name
-    if is_saved_model:
-        saved_model.export_saved_model(path, export_dir, **search)
-    elif is_argos:
-        export_dir = argos_export.export_argos(
-            path,
-            export_dir,
-            package_version=FLAGS.package_version,
-            language_pair=FLAGS.language_pair,
-            quantization=FLAGS.quantization,
-        )
-    else:
-        export = {
-            "ctranslate2": ctranslate2_export.export_ctranslate2,
-            "litert": litert_export.export_litert,
-        }[FLAGS.format]
-        export(path, export_dir, quantization=FLAGS.quantization, **search)
-    command.logger().info("Exported %s to %s.", path, export_dir)
+    name = f"export_{FLAGS.format}".removesuffix("_saved_model")
+    written = formats.export(
+        FLAGS.format,
+        path,
+        FLAGS.export_dir or run_dir.run_of(path).path / name,
+        quantization=FLAGS.quantization,
+        language_pair=FLAGS.language_pair,
+        package_version=FLAGS.package_version,
+        **search,
+    )
+    command.logger().info("Exported %s to %s.", path, written)
 
 
 run = command.program(main)

@@ -2,6 +2,6 @@
 
 `variants` defines the sets and `runs` their directories. `train_runs` and
 `scoring` train and score them in child processes, which `jobs` starts.
-`corpus_measures`, `two_way` and `pairs` compute, `collection` brings everything
+`corpus_measures`, `two_way` and `pairwise` compute, `collection` brings all
 together, `content` makes report.json, and `report` writes it down.
 """

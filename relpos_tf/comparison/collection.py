@@ -59,7 +59,7 @@ def collect(
         )
     if not train_steps:
         warnings += filter(None, (run.files.unfinished() for run in runs))
-    warnings += _warnings_of_tuning(tuning, sets[0], folder)
+    warnings += _warnings_of_tuning(tuning, sets[0])
     # Mistakes in files are found before minutes of translation.
     others = [outputs_lib.read(one, sets) for one in outputs]
     results = scoring.score(runs, train_steps, sets, folder)
@@ -84,7 +84,7 @@ def _missing(planned, found) -> list[str]:
     return missing
 
 
-def _warnings_of_tuning(tuning, test_set, folder):
+def _warnings_of_tuning(tuning, test_set):
     """Returns warnings about points of a grid and the lines that chose them."""
     warnings = []
     if tuning and test_set.name == "dev":
@@ -92,23 +92,12 @@ def _warnings_of_tuning(tuning, test_set, folder):
             "The scores are of the development split, which also chose the "
             "points of the grid: they are too high."
         )
-    at_edge: dict[str, list[str]] = {}
-    for entry in tuning:
-        for name in entry["at_edge"]:
-            at_edge.setdefault(name, []).append(entry["label"])
-    for name, labels in at_edge.items():
+    for name in {x: None for entry in tuning for x in entry["at_edge"]}:
+        labels = [x["label"] for x in tuning if name in x["at_edge"]]
         warnings.append(
             f"At the edge of the grid: the best {name} of {', '.join(labels)}. "
             "A better one may lie beyond."
         )
-    for entry in tuning:
-        warnings += [
-            f"{entry['label']} has test scores at {point['hparams']} as well: "
-            "an earlier command chose that point from another grid."
-            for point in entry["points"]
-            if not point["is_chosen"]
-            and scoring.has_scores(folder, point["run"])
-        ]
     return warnings
 
 

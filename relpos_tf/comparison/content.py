@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from relpos_tf import hparam
 from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import measures
-from relpos_tf.comparison import pairs as pairs_lib
+from relpos_tf.comparison import pairwise
 from relpos_tf.comparison import scoring
 from relpos_tf.comparison import variants
 from relpos_tf.models import run_dir
@@ -63,26 +62,23 @@ def make(
     by_label = _group(results, baseline)
     language = problem.get("target_language", "")
     tokenize = metrics.tokenizer_of(language, tokenize)
-    lengths = next(
-        one.record["source_lengths"] for one in results if one.record
-    )
-    buckets = measures.buckets(
-        lengths, list(limits) or measures.quartiles(lengths)
-    )
-    rows, found = [], list(warnings)
-    for own in by_label.values():
-        for result in own:
-            row, more = _run_row(result, sets, buckets, language, tokenize)
-            rows.append(row)
-            found += more
+    lengths = next(x.record["source_lengths"] for x in results if x.record)
+    limits = list(limits) or measures.quartiles(lengths)
+    buckets = measures.buckets(lengths, limits)
+    kinds = corpus_measures.of_language(language, tokenize)
+    scored = {one.name: _scored(by_label, one, kinds) for one in sets}
+    ordered = [one for own in by_label.values() for one in own]
+    rows = [_run_row(x, sets, buckets, kinds, scored) for x in ordered]
+    found = list(warnings)
+    found += [y for x in ordered for y in _doubts(x, sets, tokenize)]
     hparams_diff = variants.differences(_hparams(by_label))
     found += check_conditions(rows)
     found += _check_models(by_label, hparams_diff)
     summary = _summary(by_label, rows)
-    compared = _differences(by_label, sets, language, tokenize)
+    compared = _differences(by_label, sets[0], kinds, scored[sets[0].name])
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
-        "verdict": pairs_lib.verdict(summary, compared["pairs"]),
+        "verdict": pairwise.verdict(summary, compared["pairs"]),
         "command": command,
         "problem": problem["problem"],
         "split": sets[0].name,
@@ -90,7 +86,9 @@ def make(
         "labels": list(by_label),
         "runs": rows,
         "summary": summary,
-        "further_test_sets": _further(by_label, rows, sets[1:], tokenize),
+        "further_test_sets": _further(
+            by_label, rows, sets[1:], kinds[0], scored
+        ),
         **compared,
         "hparams_diff": hparams_diff,
         "tuning": list(tuning),
@@ -139,7 +137,6 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 f"With seed {seed}, the runs have not been trained on the same "
                 f"number of target tokens: {_listed(tokens)}."
             )
-    warnings += _check_averages(rows)
     seeds: dict[str, list[str]] = {}
     for row in rows:
         seeds.setdefault(row["label"], []).append(str(row["seed"]))
@@ -149,31 +146,6 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             "the seeds that both have, if these are two or more, else over all."
         )
     return warnings
-
-
-def _check_averages(rows):
-    """Returns a warning if models are averages of other steps than others.
-
-    Sets that ask for averages of other numbers of checkpoints differ by
-    intention, which the table of hyper-parameters shows.
-    """
-    steps: dict[int, dict[tuple[int, ...], str]] = {}
-    for row in rows:
-        if row["num_averaged"] > 1 and row["average_of"] is not None:
-            own = steps.setdefault(row["num_averaged"], {})
-            title = f"{row['label']} seed {row['seed']}"
-            own.setdefault(tuple(row["average_of"]), title)
-    return [
-        "The final models are averages of the checkpoints of different steps: "
-        + "; ".join(
-            f"{title} of {', '.join(map(str, of)) or 'none'}"
-            for of, title in own.items()
-        )
-        + " are the first of each. The same --local_eval_frequency gives the "
-        "same steps."
-        for own in steps.values()
-        if len(own) > 1
-    ]
 
 
 def _check_models(by_label, hparams_diff):
@@ -195,11 +167,6 @@ def _check_models(by_label, hparams_diff):
             f"{', '.join(versions.values())} are the first run of each. "
             "versions.json in their directories lists them."
         )
-    labels: dict[hparam.HParams, str] = {}
-    for label, hparams in _hparams(by_label).items():
-        other = labels.setdefault(hparams, label)
-        if other != label:
-            warnings.append(f"{other} and {label} have equal hparams.")
     return warnings
 
 
@@ -213,62 +180,80 @@ def _listed(numbers):
     return ", ".join(f"{label} {number:,}" for label, number in numbers.items())
 
 
-def _run_row(result, sets, buckets, language, tokenize):
-    """Returns the entry of a run in `runs`, and warnings."""
-    run, record = result.run, result.record
-    scores, warnings = {}, []
+def _scored(by_label, test_set, kinds):
+    """Returns the scores of the labels that have translations of a set.
+
+    They are `pairwise.Scores` by the name of the measure.
+    """
+    return {
+        kind.name: {
+            label: {
+                one.run.seed: kind.scored(
+                    kind.counts(
+                        one.translations[test_set.name], test_set.references
+                    )
+                )
+                for one in own
+            }
+            for label, own in by_label.items()
+            if test_set.name in own[0].translations
+        }
+        for kind in kinds
+    }
+
+
+def _run_row(result, sets, buckets, kinds, scored):
+    """Returns the entry of a run in `runs`."""
+    run, scores, equal = result.run, {}, {}
+    bleu, *_ = kinds
     for one in sets:
-        if one.name in result.translations:
-            scores[one.name], more = _scores(
-                result.translations[one.name],
-                one.references,
-                language,
-                tokenize,
-            )
-            warnings += [f"{run.title}, {one.name}: {line}" for line in more]
+        if one.name not in result.translations:
+            continue
+        equal[one.name] = np.array(
+            metrics.exact_matches(result.translations[one.name], one.references)
+        )
+        scores[one.name] = row = {
+            **dict.fromkeys(metrics.TokenizedScore._fields),
+            "exact_match": 100 * float(equal[one.name].mean()),
+        }
+        for kind in kinds:
+            own = scored[one.name][kind.name][run.label][run.seed]
+            row[kind.field] = own.score
+            row[f"{kind.field}_signature"] = kind.signature()
+    main = sets[0].name
     names = "parameters", "loss", "teacher_forced_accuracy"
-    row = {
+    return {
         "label": run.label,
         "seed": run.seed,
         **run.describe(result.checkpoint),
-        **{name: record.get(name) for name in names},
-        **scores.pop(sets[0].name),
+        **{name: result.record.get(name) for name in names},
+        **scores.pop(main),
         "further_test_sets": scores,
         "bleu_by_length": _by_length(
-            result.translations[sets[0].name],
-            sets[0].references,
+            bleu,
+            scored[main][bleu.name][run.label][run.seed].counts,
+            equal[main],
             buckets,
-            tokenize,
         ),
     }
-    return row, warnings
 
 
-def _scores(translations, references, language, tokenize):
-    """Returns the scores of a test set as fields of a row, and warnings."""
-    scores = metrics.corpus_bleu(translations, references, tokenize)
-    row = {
-        "bleu": scores.bleu,
-        "bleu_signature": scores.bleu_signature,
-        "chrf": scores.chrf,
-        "chrf_signature": scores.chrf_signature,
-        **dict.fromkeys(metrics.TokenizedScore._fields),
-        "exact_match": scores.exact_match,
-    }
-    if metrics.has_moses_rules(language):
-        row |= metrics.tokenized_bleu(
-            translations, references, language
-        )._asdict()
-    return row, list(scores.warnings)
+def _doubts(result, sets, tokenize):
+    """Returns the warnings about a run's translations."""
+    return [
+        f"{result.run.title}, {one.name}: {line}"
+        for one in sets
+        if one.name in result.translations
+        for line in metrics.doubts(
+            result.translations[one.name], one.references, tokenize
+        )
+    ]
 
 
-def _by_length(translations, references, buckets, tokenize):
+def _by_length(bleu, counts, is_equal, buckets):
     """Returns the scores of the lines in each length bucket."""
-    bleu = corpus_measures.Bleu(tokenize)
-    counts = bleu.counts(translations, references)  # [L, C]
     # Without 4-grams even the reference itself has the score 0.
-    has_four = bleu.counts(references, references)[:, -1] > 0
-    is_equal = np.array(metrics.exact_matches(translations, references))
+    has_four = counts[:, 1] >= 4  # the tokens of the reference
     return [
         {
             "up_to": limit,
@@ -359,7 +344,7 @@ def _mean_curve(curves):
     ]
 
 
-def _further(by_label, rows, further, tokenize):
+def _further(by_label, rows, further, bleu, scored):
     """Returns each further test set, with a row for each label."""
     entries = []
     for one in further:
@@ -375,58 +360,40 @@ def _further(by_label, rows, further, tokenize):
                 columns = {name: [row[name] for row in own] for name in own[0]}
                 means = _means(columns, ("bleu", "chrf", "tokenized_bleu"))
                 summary.append({"label": label, **means})
-        bleu = corpus_measures.Bleu(tokenize)
-        scores = _score_all(by_label, one, bleu)
         entries.append(
             {
                 "name": one.name,
                 "lines": len(one.sources),
                 "summary": summary,
-                "pairs": pairs_lib.compare_all(scores, bleu),
+                "pairs": pairwise.compare_all(
+                    scored[one.name][bleu.name], bleu
+                ),
             }
         )
     return entries
 
 
-def _score_all(by_label, test_set, measure):
-    """Returns the scores of the labels that have translations of a set."""
-    translations = {
-        label: {
-            result.run.seed: result.translations[test_set.name]
-            for result in own
-        }
-        for label, own in by_label.items()
-        if test_set.name in own[0].translations
-    }
-    return pairs_lib.score_all(translations, test_set.references, measure)
-
-
-def _differences(by_label, sets, language, tokenize):
+def _differences(by_label, test_set, kinds, scores):
     """Compares labels in pairs on the first test set.
 
     Returns:
-        dict of `pairs`, see `pairs.correct`, in BLEU, which also have their
+        dict of `pairs`, see `pairwise.correct`, in BLEU, which also have their
         scores as `bleu_a` and `bleu_b`; `pairs_by_measure`, the same in other
         measures, by name; and `gaps`, see `_gaps`.
     """
-    bleu, chrf = corpus_measures.Bleu(tokenize), corpus_measures.ChrF()
-    others = [chrf]
-    if metrics.has_moses_rules(language):
-        others.append(corpus_measures.TokenizedBleu(language))
-    scores = {
-        one.name: _score_all(by_label, sets[0], one) for one in (bleu, *others)
+    compared = {
+        kind.name: pairwise.compare_all(scores[kind.name], kind)
+        for kind in kinds
     }
-    in_bleu = pairs_lib.compare_all(scores[bleu.name], bleu)
+    bleu, chrf, *_ = kinds
+    in_bleu = compared.pop(bleu.name)
     return {
         "pairs": [
             {**pair, "bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
             for pair in in_bleu
         ],
-        "pairs_by_measure": {
-            one.name: pairs_lib.compare_all(scores[one.name], one)
-            for one in others
-        },
-        "gaps": _gaps(by_label, sets[0], in_bleu, scores[chrf.name], chrf),
+        "pairs_by_measure": compared,
+        "gaps": _gaps(by_label, test_set, in_bleu, scores[chrf.name], chrf),
     }
 
 

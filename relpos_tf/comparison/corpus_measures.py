@@ -34,13 +34,22 @@ class Measure:
     """A measure of translations.
 
     Args:
-        name: str. For tables. Also an attribute.
+        name: str. For tables.
         metric: sacreBLEU's object.
+
+    Attributes:
+        name: str.
+        field: str. The name for JSON.
     """
 
     def __init__(self, name: str, metric: Any):
         self.name = name
+        self.field = name.lower().replace(" ", "_")
         self._metric = metric
+
+    def signature(self) -> str:
+        """Returns sacreBLEU's description of the last counting."""
+        return str(self._metric.get_signature())
 
     def counts(
         self, hypotheses: Sequence[str], references: Sequence[str]
@@ -109,6 +118,10 @@ class TokenizedBleu(Measure):
         super().__init__("tokenized BLEU", metrics.tokenized())
         self._language = language
 
+    def signature(self) -> str:
+        """Returns the signature of `metrics.tokenized_bleu`."""
+        return metrics.tokenized_signature(self._language)
+
     def _sides(self, hypotheses, references):
         return metrics.moses_tokens(hypotheses, references, self._language)
 
@@ -132,3 +145,16 @@ class ChrF(Measure):
 
     def __init__(self):
         super().__init__("chrF", metrics.chrf())
+
+
+def of_language(language: str, tokenize: str) -> list[Measure]:
+    """Returns the measures of translations into a language, BLEU first.
+
+    Args:
+        language: str. The code of the language.
+        tokenize: str. The tokenizer for BLEU.
+    """
+    found: list[Measure] = [Bleu(tokenize), ChrF()]
+    if metrics.has_moses_rules(language):
+        found.append(TokenizedBleu(language))
+    return found

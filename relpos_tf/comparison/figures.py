@@ -228,21 +228,16 @@ def _figure(height: float) -> Iterator[Any]:
     settings = {
         "axes.edgecolor": _GREY,
         "axes.labelcolor": _GREY,
-        "axes.labelsize": _SMALLEST_TEXT,
         "axes.spines.left": False,
         "axes.spines.right": False,
         "axes.spines.top": False,
-        "axes.titlesize": _SMALLEST_TEXT + 1,
         "font.size": _SMALLEST_TEXT,
-        "legend.fontsize": _SMALLEST_TEXT,
         "legend.frameon": False,
         "svg.fonttype": "path",  # the same image whatever fonts are installed
         "svg.hashsalt": "relpos_tf",  # the same file for the same data
         "text.parse_math": False,
         "xtick.color": _GREY,
-        "xtick.labelsize": _SMALLEST_TEXT,
         "ytick.color": _GREY,
-        "ytick.labelsize": _SMALLEST_TEXT,
     }
     with matplotlib.rc_context(settings):
         yield figure.Figure(figsize=(PAGE_WIDTH, height), layout="constrained")

@@ -4,7 +4,6 @@ A child gives all its memory back when it ends, which TensorFlow in this process
 would not.
 """
 
-import collections
 import contextlib
 import logging
 import os
@@ -12,7 +11,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,10 +20,6 @@ from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
 POLL_SECONDS = 1.0
-_SHOWN_LINES = 4
-# Names the hosts of a trainer. A child trains or scores on this one alone, and
-# would wait for the others.
-_HOSTS = "TF_CONFIG"
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 
 
@@ -36,25 +30,23 @@ class Job(NamedTuple):
         title: str. Its name in messages.
         arguments: list of str, after the interpreter's name.
         log: Its standard output and standard error are appended to this file.
-        begin: Function that is called right before the process starts.
+        is_shown: bool. Whether they are logged as they come, or only if it
+            fails.
     """
 
     title: str
     arguments: Sequence[str]
     log: pathlib.Path
-    begin: Callable[[], None] = lambda: None
+    is_shown: bool = True
 
 
-def run(
-    jobs: Sequence[Job], watch: Callable[[], None] | None, task: str
-) -> None:
+def run(jobs: Sequence[Job], task: str) -> None:
     """Runs jobs in their order.
 
-    Jobs that fail are logged, with their logs, and stop no other.
+    Jobs that fail are logged, and stop no other.
 
     Args:
         jobs: The jobs.
-        watch: Function that is called every second, and at the end of a job.
         task: str. What they do, for messages.
 
     Raises:
@@ -62,9 +54,10 @@ def run(
             started, which was asked once to stop, and has ended.
     """
     failed = []
-    for job in jobs:
+    for number, job in enumerate(jobs, start=1):
+        _log.info("%s %d of %d: %s.", task, number, len(jobs), job.title)
         try:
-            _run(job, watch, task)
+            _run(job, task)
         except (errors.UserError, OSError) as error:
             _log.warning("%s", error)
             failed.append(job)
@@ -88,7 +81,9 @@ def start(arguments: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
         OSError: the log is a link.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    ours = {k: v for k, v in os.environ.items() if k != _HOSTS}
+    # TF_CONFIG names the hosts of a trainer. A child trains or scores on this
+    # one alone, and would wait for the others.
+    ours = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
     with files.open_appending(log) as file:
         return subprocess.Popen(
             [sys.executable, *arguments],
@@ -100,10 +95,9 @@ def start(arguments: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
         )
 
 
-def _run(job, watch, task):
+def _run(job, task):
     """Runs a job to its end; raises UserError if it failed."""
-    length = job.log.stat().st_size if job.log.is_file() else 0
-    job.begin()
+    seen = job.log.stat().st_size if job.log.is_file() else 0
     process = code = None
     try:
         with signals.held():  # until there is a process to stop
@@ -111,8 +105,8 @@ def _run(job, watch, task):
         while code is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(POLL_SECONDS)
-            if watch:
-                watch()
+            if job.is_shown or code:
+                seen = _show(job, seen)
     except BaseException:
         if process:
             _stop(process)
@@ -122,11 +116,21 @@ def _run(job, watch, task):
         raise stop
     if code:
         name = signal.Signals(-code).name if code < 0 else f"code {code}"
-        lines = "".join(f"\n  {x}" for x in _last_lines(job.log, length))
         raise errors.UserError(
-            f"{task} of {job.title} failed with {name}. The end of "
-            f"{job.log}:{lines or ' nothing.'}"
+            f"{task} of {job.title} failed with {name}. See {job.log}."
         )
+
+
+def _show(job, start):
+    """Logs the whole lines of a job from an offset on; returns their end."""
+    with open(job.log, "rb") as file:
+        file.seek(start)
+        for line in file:
+            if line.endswith(b"\n"):
+                start += len(line)
+                text = line.decode(errors="replace").rstrip()
+                _log.info("[%s] %s", job.title, text)
+    return start
 
 
 def _stop(process):
@@ -139,11 +143,3 @@ def _stop(process):
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(POLL_SECONDS)
-
-
-def _last_lines(log, start):
-    """Returns the last lines of a file, from an offset on."""
-    with open(log, encoding="utf-8", errors="replace") as file:
-        file.seek(start)
-        lines = (line.rstrip() for line in file)
-        return list(collections.deque(filter(None, lines), _SHOWN_LINES))

@@ -48,11 +48,10 @@ class Output:
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns its file, and None for what is unknown; as `Run.describe`."""
-        unknown = "train_steps beam_size alpha num_averaged average_of"
         return {
             "hparams_set": "",
             "hparams": "",
-            **dict.fromkeys(unknown.split()),
+            **dict.fromkeys(("train_steps", "beam_size", "alpha")),
             "checkpoint": checkpoint,
             "output_dir": str(next(iter(self.paths.values()))),
             **measures.of_training([], 0),

@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf.comparison import figures
-from relpos_tf.comparison import pairs
+from relpos_tf.comparison import pairwise
 from relpos_tf.comparison import two_way
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
+from relpos_tf.utils import terminal
 
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 _MISSING = "–"
@@ -50,7 +51,10 @@ def page(report: Mapping[str, Any]) -> str:
         # What the template made is whole already.
         if isinstance(value, markupsafe.Markup):
             return value
-        return _MISSING if value in (None, "") else _printable(str(value))
+        if value in (None, ""):
+            return _MISSING
+        text = str(value).encode("utf-8", errors="replace").decode()
+        return terminal.printable(text)
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
@@ -64,7 +68,7 @@ def page(report: Mapping[str, Any]) -> str:
         "number": number,
         "with_spread": with_spread,
         "signed": signed,
-        "p": lambda value: None if value is None else pairs.format_p(value),
+        "p": lambda value: None if value is None else pairwise.format_p(value),
     }
     return environment.get_template("report.html").render(
         report,
@@ -147,15 +151,6 @@ def with_spread(mean: float | None, spread: float | None, digits: int) -> str:
 def signed(value: float | None) -> str:
     """Writes a difference with its sign; a dash for None."""
     return _MISSING if value is None else f"{value:+.2f}"
-
-
-def _printable(text: str) -> str:
-    """Replaces what no page can hold: lone surrogates and controls."""
-    text = text.encode("utf-8", errors="replace").decode()
-    return "".join(
-        c if c in "\n\t" or (c >= " " and c != "\x7f") else "\ufffd"
-        for c in text
-    )
 
 
 def _figures(report) -> dict[str, list[dict[str, str]]]:

@@ -12,6 +12,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import variants as variants_lib
+from relpos_tf.models import averages
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
@@ -85,8 +86,6 @@ class Run:
             "alpha": hparams.alpha,
             "checkpoint": checkpoint,
             "output_dir": str(self.path),
-            "num_averaged": hparams.num_averaged,
-            "average_of": _average_of(checkpoint),
             **measures.of_training(self.files.read_metrics(), step),
         }
 
@@ -106,14 +105,14 @@ def file_name(label: str, seed: int | None, point: str = "") -> str:
     return safe if seed is None else f"{safe}-seed{seed}"
 
 
-def plan(
+def of_variants(
     variants: Sequence[variants_lib.Variant],
     seeds: Sequence[int],
     folder: pathlib.Path,
     flags: Mapping[str, object],
     train_steps: int,
 ) -> list[Run]:
-    """Returns the runs to train, seed by seed.
+    """Returns the runs of variants, seed by seed.
 
     Args:
         variants: The variants to train.
@@ -125,7 +124,7 @@ def plan(
     Raises:
         UserError: a directory has another run.
     """
-    planned = []
+    runs = []
     for seed in seeds:
         for one in variants:
             path = folder / file_name(one.label, seed, one.point)
@@ -138,13 +137,13 @@ def plan(
                 one.point,
             )
             check_resumable(run, one.hparams, flags, train_steps)
-            planned.append(run)
-    if len({run.path for run in planned}) < len(planned):
+            runs.append(run)
+    if len({run.path for run in runs}) < len(runs):
         raise errors.UserError(
             "Expected labels that make different file names. Received: "
             f"{', '.join(one.label for one in variants)}."
         )
-    return planned
+    return runs
 
 
 def find(text: str) -> list[Run]:
@@ -200,12 +199,7 @@ def is_finished(run: Run, train_steps: int) -> bool:
         for event in run.files.read_metrics()
     ):
         return False
-    hparams = run.files.read_hparams()
-    if hparams.average_epochs:
-        steps = run_dir.epoch_ends(run.path)
-    if min(hparams.num_averaged, len(steps)) < 2:
-        return True
-    return train_steps in run_dir.all_steps(run.path / run_dir.AVERAGE)
+    return not averages.is_missing(run.path, run.hparams(), train_steps)
 
 
 def check_resumable(
@@ -286,13 +280,6 @@ def check_text(
                 f"--vocab_size, or its data are no longer in {data_dir}. Give "
                 "the same text, or name another --output_dir."
             )
-
-
-def _average_of(checkpoint):
-    """Returns the steps of an average's checkpoints; [] of a single one."""
-    if pathlib.Path(checkpoint).parent.name != run_dir.AVERAGE:
-        return []
-    return checkpoints.averaged_steps(checkpoint)
 
 
 def _label_and_folders(item):

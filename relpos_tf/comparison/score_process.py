@@ -7,7 +7,6 @@ of models and graphs; the end of the process does.
 import json
 import pathlib
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,12 +48,10 @@ def score(
     model, tokenizer = translator.engine.model, translator.engine.tokenizer
     pathlib.Path(translations).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    first, made, seconds = None, {}, 0.0
+    first, made = None, {}
     for name, source in sources.items():
         lines = list(text.read_nonempty(source))
-        started = time.monotonic()
         made[name] = [x.texts[0] for x in translator.translations(lines)]
-        seconds += time.monotonic() - started
         written = "".join(f"{line}\n" for line in made[name])
         files.write(f"{translations}.{name}.txt", written)
         first = first or (pathlib.Path(source), lines)
@@ -68,7 +65,6 @@ def score(
     record = {
         "key": key,
         "translations": made,
-        "translation_seconds": seconds,
         "parameters": int(model.count_params()),
         "source_lengths": [len(ids) for ids in encoded],
         **evaluation.teacher_forced(model, pairs),

@@ -4,9 +4,7 @@ Every run has one file, `scores/NAME.json`, with the translations of all test
 sets. It is made again if it belongs to another model, search or test set.
 """
 
-import functools
 import json
-import logging
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +17,6 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
 
-_log = logging.getLogger("relpos_tf")
 # Part of every key. Raised when the same model would get other scores.
 _FORMAT = 2
 SCORER = ("-m", "relpos_tf.comparison.score_process")
@@ -72,25 +69,14 @@ def score(
         if _read(request) is None:
             log = folder / "logs" / f"{run.name}.score.log"
             arguments = [*SCORER, json.dumps(request)]
-            begin = functools.partial(
-                _log.info, "Translating with %s.", run.title
-            )
-            waiting.append(jobs.Job(run.title, arguments, log, begin))
-    jobs.run(waiting, None, "Scoring")
+            # TensorFlow says much while it starts.
+            waiting.append(jobs.Job(run.title, arguments, log, is_shown=False))
+    jobs.run(waiting, "Scoring")
     return [
         ModelResult(run, one["checkpoint"], record["translations"], record)
         for run, one in requests.items()
         if (record := _read(one))
     ]
-
-
-def has_scores(folder: pathlib.Path, name: str) -> bool:
-    """Returns whether the model of a run, by its name, was ever scored."""
-    return _path(folder, name).is_file()
-
-
-def _path(folder, name) -> pathlib.Path:
-    return folder / "scores" / f"{name}.json"
 
 
 def _request(run, checkpoint, sets, folder) -> dict[str, Any]:
@@ -101,7 +87,7 @@ def _request(run, checkpoint, sets, folder) -> dict[str, Any]:
         "checkpoint": checkpoint,
         "sources": {one.name: str(one.source_path) for one in sets},
         "translations": str(folder / "translations" / run.name),
-        "path": str(_path(folder, run.name)),
+        "path": str(folder / "scores" / f"{run.name}.json"),
         "key": {
             "format": _FORMAT,
             "checkpoint": files.sha256(f"{checkpoint}{run_dir.CHECKPOINT}"),

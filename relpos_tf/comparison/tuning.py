@@ -117,7 +117,6 @@ def choose(
                     "bleu": one.bleu,
                     "loss": one.loss,
                     "is_chosen": one is first,
-                    "run": one.run.name,
                 }
                 for one in own
             ],

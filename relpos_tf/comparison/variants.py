@@ -182,9 +182,7 @@ def hparam_text(value: Any) -> str:
 
 
 def check_labels(labels: Sequence[str]) -> None:
-    """Raises UserError if there is no label, or one twice."""
-    if not labels:
-        raise errors.UserError("Expected sets to compare. Received: none.")
+    """Raises UserError if a label stands twice."""
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise errors.UserError(

@@ -41,7 +41,7 @@ class Rows(NamedTuple):
 
 
 def id_type(vocab_size: int) -> np.dtype:
-    """Returns the type of ids in a file."""
+    """Returns the type of ids: the smallest that has room for all."""
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 

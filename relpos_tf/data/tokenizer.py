@@ -32,9 +32,6 @@ from relpos_tf.utils import text as text_lib
 with extras.imports("translate", "translation"):
     import sentencepiece
 
-PAD_ID = text_lib.PAD_ID
-EOS_ID = text_lib.EOS_ID
-UNKNOWN_ID = text_lib.UNKNOWN_ID
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
 
@@ -118,9 +115,9 @@ class Tokenizer:
         """Returns the text before the first EOS; padding is left out."""
         kept = []
         for token in ids:
-            if token == EOS_ID:
+            if token == text_lib.EOS_ID:
                 break
-            if token != PAD_ID:
+            if token != text_lib.PAD_ID:
                 kept.append(int(token))
         return self._processor.decode(kept)
 

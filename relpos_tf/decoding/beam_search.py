@@ -36,6 +36,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.utils import text
 
 take = functools.partial(tf.gather, batch_dims=1)
 
@@ -56,7 +57,7 @@ class Search(NamedTuple):
     beam_size: int  # N >= 1
     vocab_size: int  # V >= 2
     alpha: float | tf.Tensor  # >= 0; 0 ranks by log-probability
-    eos_id: int = 1  # the id that ends a hypothesis
+    eos_id: int = text.EOS_ID  # the id that ends a hypothesis
     stop_early: bool = True  # whether only the best hypothesis is wanted
     shared: Any = ()  # any structure of [B, ...] that beams share
     constrain: Callable[..., tf.Tensor] | None = None
@@ -123,7 +124,7 @@ def beam_search(
     vocab_size: int,
     alpha: float,
     states: Any = None,
-    eos_id: int = 1,
+    eos_id: int = text.EOS_ID,
     stop_early: bool = True,
 ) -> tuple[tf.Tensor, tf.Tensor, Any]:
     """Finds the best continuations, with tensor2tensor's arguments and results.
@@ -272,9 +273,10 @@ def _gather_rows(structure, rows):
     return tf.nest.map_structure(lambda t: tf.gather(t, rows), structure)
 
 
-def length_penalty(length: tf.Tensor, alpha: float | tf.Tensor) -> tf.Tensor:
-    """Returns GNMT's penalty of lengths: float32, in their shape."""
-    return ((5.0 + tf.cast(length, tf.float32)) / 6.0) ** alpha
+def _penalty(search, length):
+    """Returns the penalty of int32 lengths: float32, in their shape."""
+    length = tf.cast(length, tf.float32)
+    return decode_hparam.length_penalty(length, search.alpha)
 
 
 def _is_greedy(search):
@@ -288,7 +290,7 @@ def is_open(search: Search, hypotheses: Hypotheses) -> tf.Tensor:
         return ~hypotheses.finished_flags[:, 0]
     # Log-probabilities only fall, and the limit has the largest penalty.
     bound = hypotheses.alive_log_probs[:, 0]  # [B]
-    bound /= length_penalty(search.limits, search.alpha)
+    bound /= _penalty(search, search.limits)
     scores = hypotheses.finished_scores
     if search.stop_early:
         return tf.reduce_max(scores, axis=1) <= bound
@@ -315,7 +317,7 @@ def advance(search: Search, state: BeamState) -> BeamState:
     alive_log_probs, alive = tf.math.top_k(going_on, search.beam_size)
     if _is_greedy(search):
         is_eos &= [True, False]  # The second best only replaces an EOS.
-    scores = log_probs / length_penalty(state.step + 1, search.alpha)
+    scores = log_probs / _penalty(search, state.step + 1)
     scores = tf.where(is_eos, scores, -float("inf"))
     scores = tf.concat([old.finished_scores, scores], axis=1)  # [B, N + C]
     finished_scores, finished = tf.math.top_k(scores, search.beam_size)
@@ -482,7 +484,7 @@ def _best_of_batch(hypotheses):
 def _best_of_each(search, hypotheses):
     """Returns ids `[B, N, L + 1]` and scores `[B, N]`, finished ones first."""
     alive_ids, scores, finished_ids, finished_scores, flags = hypotheses
-    penalty = length_penalty(search.limits, search.alpha)  # [B]
+    penalty = _penalty(search, search.limits)  # [B]
     scores /= penalty[:, tf.newaxis]
     # Only the limit can have ended the search of an example that is open.
     is_cut = is_open(search, hypotheses)

@@ -7,10 +7,13 @@ Shapes: R rows (hypotheses), T ids so far (the initial id and one for each
 step), V vocabulary, P length of the longest prefix, G n-grams in T ids.
 """
 
+from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
 
 import tensorflow as tf
+
+from relpos_tf.utils import text
 
 _FORBIDDEN = -float("inf")
 
@@ -40,7 +43,7 @@ def force_prefix(
 
 
 def forbid_end(
-    log_probs: tf.Tensor, i: tf.Tensor, min_length: int, eos_id: int = 1
+    log_probs: tf.Tensor, i: tf.Tensor, min_length: int
 ) -> tf.Tensor:
     """Forbids EOS until `min_length` ids are chosen.
 
@@ -48,12 +51,11 @@ def forbid_end(
         log_probs: float32 `[R, V]`.
         i: int32 scalar: ids chosen so far.
         min_length: int.
-        eos_id: int.
 
     Returns:
         float32 `[R, V]`.
     """
-    is_eos = tf.range(tf.shape(log_probs)[1]) == eos_id  # [V]
+    is_eos = tf.range(tf.shape(log_probs)[1]) == text.EOS_ID  # [V]
     return tf.where(is_eos & (i < min_length), _FORBIDDEN, log_probs)
 
 
@@ -126,11 +128,7 @@ class Constraints(NamedTuple):
         # Last, because the prefix overrides the other constraints.
         return force_prefix(log_probs, i, prefix, free=allowed)
 
-    @property
-    def is_constrained(self) -> bool:
-        """Whether there are constraints besides the limits."""
-        return bool(
-            self.prefix is not None
-            or self.min_length
-            or self.no_repeat_ngram_size
-        )
+    def function(self) -> Callable[..., tf.Tensor] | None:
+        """Returns `constrain`; None if there are only limits."""
+        has_others = self.min_length or self.no_repeat_ngram_size
+        return self.constrain if has_others or self.prefix is not None else None

@@ -33,7 +33,6 @@ from relpos_tf import errors
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import export_files
 from relpos_tf.utils import extras
 from relpos_tf.utils import paths
 from relpos_tf.utils import text
@@ -60,7 +59,7 @@ def package() -> Any:
     return ctranslate2
 
 
-class CTranslate2Engine(engines.Engine):
+class CTranslate2Engine(engines.ExportEngine):
     """An `engines.Engine` of a CTranslate2 model and its tokenizer.
 
     Args:
@@ -76,15 +75,13 @@ class CTranslate2Engine(engines.Engine):
     linear_ids = 128  # docs/benchmarks.md#one-long-line
 
     def __init__(self, folder: str | pathlib.Path):
-        self.name = str(folder)
         paths.check_name(folder)
-        info, self._decode_hparams = export_files.read(folder)
-        self.longest_source = info["longest_source"]
-        path = pathlib.Path(folder, info["tokenizer"])
+        super().__init__(folder)
+        path = pathlib.Path(folder, self.info["tokenizer"])
         self.tokenizer = tokenizer_lib.load(path)
         translator = package().Translator
         try:
-            self._max_positions = info["max_positions"]
+            self._max_positions = self.info["max_positions"]
             self._tokens = json.loads(
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
@@ -106,7 +103,7 @@ class CTranslate2Engine(engines.Engine):
             UserError: there are more beams than pieces, or the wanted search
                 is not one of CTranslate2.
         """
-        decode_hparams = decode_hparams.fill_from_export(self._decode_hparams)
+        decode_hparams = super().complete(decode_hparams)
         decode_hparams.check_beam_size(len(self._tokens))
         return decode_hparams
 
@@ -210,8 +207,8 @@ class CTranslate2Engine(engines.Engine):
         ):
             # An empty sentence has an empty translation, without EOS.
             ids = [self._ids[token] for token in tokens] or [text.EOS_ID]
-            score = log_probability / ((5 + len(ids)) / 6) ** alpha
-            hypotheses.append((ids, score))
+            penalty = decode_hparam.length_penalty(len(ids), alpha)
+            hypotheses.append((ids, log_probability / penalty))
         return sorted(
             hypotheses, key=lambda one: (one[0][-1] != text.EOS_ID, -one[1])
         )

@@ -9,10 +9,11 @@ from typing import Any
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
-from relpos_tf.utils import checked_json
 
 # Translations of one line that may be drawn: all are in memory at once.
 MOST_DRAWN = 1024
+# The fields that are part of an export.
+EXPORTED = "beam_size", "alpha", "extra_length"
 # The score of a place in the result that no hypothesis fills.
 NO_HYPOTHESIS = -1e7
 # Conditions of fields.
@@ -64,20 +65,6 @@ class DecodeHParams(fields.Record):
                 f"Received: {text}."
             )
         return cls().override(text)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "DecodeHParams":
-        """Returns the fields of a JSON object, `search_settings` of an export.
-
-        Raises:
-            UserError: a name is missing or unknown, or a value has another
-                type.
-        """
-        kinds = {field.name: field.type for field in dataclasses.fields(cls)}
-        kinds = {name: kinds[name] for name in cls().search_settings()}
-        fields.check_names(values, kinds)
-        checked_json.check(values, kinds)
-        return cls(**values)
 
     def fill(self, defaults: Any) -> "DecodeHParams":
         """Replaces None by the field of `defaults`, an `HParams` or like it."""
@@ -138,5 +125,16 @@ class DecodeHParams(fields.Record):
 
     def search_settings(self) -> dict[str, Any]:
         """Returns the fields that are part of an export."""
-        names = "beam_size", "alpha", "extra_length"
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in EXPORTED}
+
+
+def length_penalty(length: Any, alpha: Any) -> Any:
+    """Returns what the log-probability of a translation is divided by.
+
+    Args:
+        length: float, or a tensor of floats: the number of ids, EOS included.
+        alpha: float or scalar tensor. The exponent.
+
+    Reference: Wu et al. (2016), section 7.
+    """
+    return ((5.0 + length) / 6.0) ** alpha

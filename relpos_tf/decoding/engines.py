@@ -6,6 +6,7 @@ exports; `engine_kinds` chooses one of them for a folder.
 """
 
 import abc
+import pathlib
 import re
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -19,6 +20,8 @@ import numpy as np
 from relpos_tf.data import spelling
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.decoding import export_files
+from relpos_tf.utils import text as text_lib
 
 NO_HYPOTHESIS = decode_hparam.NO_HYPOTHESIS
 # Most lines of a batch, unless told otherwise.
@@ -258,7 +261,7 @@ class Engine(abc.ABC):
 
     def truncate(self, item: Item, size: int) -> Item:
         """Returns a line cut to `size` ids, of which EOS is the last."""
-        ids = [*item.content[: size - 1], tokenizer_lib.EOS_ID]
+        ids = [*item.content[: size - 1], text_lib.EOS_ID]
         return item._replace(content=ids, size=len(ids))
 
     def with_attention(
@@ -289,7 +292,7 @@ class Engine(abc.ABC):
         """
         n_best, is_drawn = decode_hparams.n_best, decode_hparams.is_random
         found = list(found)
-        is_complete = bool(found) and tokenizer_lib.EOS_ID in found[0][0]
+        is_complete = bool(found) and text_lib.EOS_ID in found[0][0]
         hypotheses = (
             Hypothesis(self.text(ids), score, ids) for ids, score in found
         )
@@ -311,7 +314,7 @@ class Engine(abc.ABC):
         numbers: list[int] = []
         words: list[str] = []
         for end, one in enumerate(ids, 1):
-            if one == tokenizer_lib.EOS_ID:
+            if one == text_lib.EOS_ID:
                 break
             before, text = words, self.text(ids[start:end])
             words = text.split()
@@ -325,3 +328,38 @@ class Engine(abc.ABC):
                 first = known - len(words)
         known = first + len(words)
         return [min(number, known - 1) for number in numbers if known]
+
+
+class ExportEngine(Engine):
+    """The engine of an export, with its settings.
+
+    Args:
+        folder: The export.
+
+    Attributes:
+        info: dict. The content of its `export_info.json`.
+        fixed: The settings that nobody can change, besides
+            `sampling_method` and `min_length`.
+
+    Raises:
+        UserError: the folder is damaged.
+    """
+
+    fixed: tuple[str, ...] = ()
+
+    def __init__(self, folder: str | pathlib.Path):
+        self.name = str(folder)
+        self.info, self._decode_hparams = export_files.read(folder)
+        self.longest_source = self.info["longest_source"]
+
+    def complete(
+        self, decode_hparams: decode_hparam.DecodeHParams
+    ) -> decode_hparam.DecodeHParams:
+        """Replaces None by the values of the export.
+
+        Raises:
+            UserError: a setting that is `fixed` is wanted otherwise.
+        """
+        return decode_hparams.fill_from_export(
+            self._decode_hparams, *self.fixed
+        )

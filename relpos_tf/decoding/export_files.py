@@ -10,6 +10,7 @@ import pathlib
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.utils import checked_json
@@ -78,8 +79,8 @@ def read(
                 f"{path} is {state}: expected the file that was exported, of "
                 f"sha256 {expected[:8]}... Export again, or copy it again."
             )
-    settings = decode_hparam.DecodeHParams.from_json(info["decode_hparams"])
-    return info, settings
+    fields.check_names(info["decode_hparams"], decode_hparam.EXPORTED)
+    return info, decode_hparam.DecodeHParams(**info["decode_hparams"])
 
 
 def file_checksums(folder: str | pathlib.Path) -> dict[str, str]:

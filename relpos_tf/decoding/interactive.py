@@ -46,10 +46,10 @@ def run(
             try:
                 line = input(prompt)
                 if line.startswith(":"):
-                    typed = line[1:].strip()
-                    decode_hparams = _changed(
-                        translator.engine, decode_hparams, typed
+                    decode_hparams = translator.engine.complete(
+                        decode_hparams.override(line[1:].strip())
                     )
+                    _log.info("%s", decode_hparams)
                 elif line.strip():
                     _translate(translator, decode_hparams, line, write)
             except EOFError:
@@ -58,13 +58,6 @@ def run(
                 sys.stderr.write("\n")
             except errors.UserError as error:
                 _log.error("%s", error)
-
-
-def _changed(engine, decode_hparams, typed):
-    """Returns the settings with the typed changes, and shows them."""
-    changed = engine.complete(decode_hparams.override(typed))
-    _log.info("%s", changed)
-    return changed
 
 
 def _translate(translator, decode_hparams, line, write):

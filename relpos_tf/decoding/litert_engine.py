@@ -20,7 +20,6 @@ from relpos_tf import errors
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import export_files
 from relpos_tf.utils import extras
 
 FORMAT = "litert"
@@ -28,9 +27,6 @@ MODEL = "model.tflite"
 # The signatures of the model: the best translation, and those of all beams.
 BEST = "translate"
 ALL = "translate_n_best"
-# The names of their inputs and outputs.
-INPUTS = "inputs", "limits"
-OUTPUTS = "ids", "scores"
 # Exceptions from a damaged export.
 _DAMAGE = KeyError, OSError, RuntimeError, TypeError, ValueError
 
@@ -101,7 +97,7 @@ class Program:
         return found["ids"][0], found["scores"][0]
 
 
-class LiteRTEngine(engines.Engine):
+class LiteRTEngine(engines.ExportEngine):
     """An `engines.Engine` of a LiteRT model and its tokenizer.
 
     Args:
@@ -114,25 +110,13 @@ class LiteRTEngine(engines.Engine):
         UserError: LiteRT is not installed, or the folder is damaged.
     """
 
+    fixed = "beam_size", "alpha", "no_repeat_ngram_size"  # part of the model
+
     def __init__(self, folder: str | pathlib.Path):
-        self.name = str(folder)
-        info, self._decode_hparams = export_files.read(folder)
-        self.longest_source = info["longest_source"]
-        path = pathlib.Path(folder, info["tokenizer"])
+        super().__init__(folder)
+        path = pathlib.Path(folder, self.info["tokenizer"])
         self.tokenizer = tokenizer_lib.load(path)
         self.program = Program(pathlib.Path(folder, MODEL).read_bytes())
-
-    def complete(
-        self, decode_hparams: decode_hparam.DecodeHParams
-    ) -> decode_hparam.DecodeHParams:
-        """Replaces None by the values of the export.
-
-        Raises:
-            UserError: a part of the model is wanted otherwise.
-        """
-        return decode_hparams.fill_from_export(
-            self._decode_hparams, "beam_size", "alpha", "no_repeat_ngram_size"
-        )
 
     def translate(
         self,

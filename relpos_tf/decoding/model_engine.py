@@ -31,6 +31,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.utils import graphs
+from relpos_tf.utils import text as text_lib
 
 # Numbers of ids to which a line is padded for XLA. Longer lines take the usual
 # search, in which the products outweigh the starting of operations.
@@ -176,7 +177,7 @@ class ModelEngine(engines.Engine):
         if not self._jit_compile:
             return []
         settings = self.complete(decode_hparam.DecodeHParams())
-        lines = [[engines.Item([tokenizer_lib.EOS_ID] * n, n)] for n in SIZES]
+        lines = [[engines.Item([text_lib.EOS_ID] * n, n)] for n in SIZES]
         return [functools.partial(self._find, one, settings) for one in lines]
 
     def function(

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from relpos_tf.decoding import beam_search
+from relpos_tf.utils import text
 
 _FORBIDDEN = -float("inf")
-_EOS_ID = 1
 
 
 class Sampling(NamedTuple):
@@ -159,7 +159,7 @@ def sample(
         is_active &= score > _FORBIDDEN
         chosen = tf.where(is_active, chosen, 0)
         ids = tf.where(indices == i + 1, chosen[:, tf.newaxis], ids)
-        is_active &= (chosen != _EOS_ID) & (i + 1 < limits)
+        is_active &= (chosen != text.EOS_ID) & (i + 1 < limits)
         return i + 1, ids, scores, is_active, states
 
     scores = tf.zeros(tf.shape(limits))

@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import export_files
 from relpos_tf.utils import extras
 from relpos_tf.utils import paths
 
@@ -21,7 +20,7 @@ with extras.imports("translate", "a SavedModel"):
     import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
 
 
-class SavedModelEngine(engines.Engine):
+class SavedModelEngine(engines.ExportEngine):
     """An `engines.Engine` of a SavedModel.
 
     Args:
@@ -31,30 +30,16 @@ class SavedModelEngine(engines.Engine):
         UserError: it is missing or damaged.
     """
 
+    # Ids are inside the graph, and the settings of the search.
+    fixed = *decode_hparam.EXPORTED, "no_repeat_ngram_size", "max_input_size"
+
     def __init__(self, folder: str | pathlib.Path):
-        self.name = str(folder)
         paths.check_name(folder)
-        info, self._decode_hparams = export_files.read(folder)
-        self.longest_source = info["longest_source"]
+        super().__init__(folder)
         # It keeps the weights.
         self._module = tf.saved_model.load(self.name)
         self._details = self._module.signatures["details"]
         self._count_ids = self._module.count_ids
-
-    def complete(
-        self, decode_hparams: decode_hparam.DecodeHParams
-    ) -> decode_hparam.DecodeHParams:
-        """Replaces None by the values of the export.
-
-        Raises:
-            UserError: other values are wanted.
-        """
-        return decode_hparams.fill_from_export(
-            self._decode_hparams,
-            *self._decode_hparams.search_settings(),
-            "no_repeat_ngram_size",
-            "max_input_size",  # ids are inside the graph
-        )
 
     def items(
         self, lines: Sequence[str], prefixes: Sequence[str] = ()

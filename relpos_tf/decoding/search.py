@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import constraints
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import sampling
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
@@ -123,7 +124,7 @@ def search(
         # The best hypothesis is certain before the others are.
         stop_early=n_best == 1,
         shared=shared,
-        constrain=limits.constrain if limits.is_constrained else None,
+        constrain=limits.function(),
         max_length=max_length,
     )
     if max_length is not None:
@@ -213,11 +214,11 @@ def sample(
         how,
         states=states,
         shared=shared,
-        constrain=limits.constrain if limits.is_constrained else None,
+        constrain=limits.function(),
     )
     # The length is the limit if there is no EOS.
-    sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.int32)
-    scores = log_probs / beam_search.length_penalty(sizes, alpha)
+    sizes = tf.math.count_nonzero(ids[:, 1:], axis=1, dtype=tf.float32)
+    scores = log_probs / decode_hparam.length_penalty(sizes, alpha)
     scores = tf.maximum(scores, beam_search.NO_HYPOTHESIS)
     scores, order = tf.math.top_k(tf.reshape(scores, [-1, n_best]), n_best)
     ids = tf.reshape(ids[:, 1:], [-1, n_best, tf.shape(ids)[1] - 1])

@@ -14,12 +14,13 @@ import re
 import tempfile
 import zipfile
 
-import relpos_tf
 from relpos_tf import errors
+from relpos_tf.decoding import ctranslate2_engine
 from relpos_tf.decoding import engine_kinds
 from relpos_tf.export import ctranslate2_export
 from relpos_tf.export import ctranslate2_spec
-from relpos_tf.export import saved_model
+from relpos_tf.export import folders
+from relpos_tf.export import formats
 from relpos_tf.models import run_dir
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
@@ -29,12 +30,6 @@ from relpos_tf.utils import text
 
 # The first client whose packages look like this.
 _ARGOS_VERSION = "1.9.0"
-_README = """\
-# {from_code} to {to_code}
-
-Version {package_version}, made by relpos_tf {relpos_tf} from {checkpoint}.
-Argos Translate shows each "_" of a translation as a blank.
-"""
 
 
 def export_argos(
@@ -56,7 +51,7 @@ def export_argos(
             the larger one for the newer.
         language_pair: str. Codes of source and target, as "en-de". Default:
             those of the run.
-        quantization: str. One of `quantizations.ALL`; "none" keeps float32.
+        quantization: str. See `formats.ALL`; "none" keeps float32.
 
     Returns:
         The path of the file.
@@ -67,7 +62,8 @@ def export_argos(
             vocabulary, a language is unknown, or the file cannot be written.
     """
     run = run_dir.run_of(run_dir_or_checkpoint)
-    ctranslate2_export.check(quantization)
+    formats.check_quantization("argos", quantization)
+    ctranslate2_engine.package()
     ctranslate2_spec.check(run.read_hparams())
     if pathlib.Path(run.tokenizer_path).name != run_dir.TOKENIZER:
         raise errors.UserError(
@@ -81,15 +77,10 @@ def export_argos(
     name += package_version.replace(".", "_")
     path = pathlib.Path(export_dir, f"{name}.argosmodel")
     paths.check_folder(path.parent)
-    prefix, engine, _ = saved_model.load(run_dir_or_checkpoint)
+    engine, _ = folders.load(run_dir_or_checkpoint)
     spec = ctranslate2_export.make_spec(engine, quantization)
     # The client puts a source piece in the place of each unknown token.
     spec.config.unk_token = engine.tokenizer.pieces()[text.UNKNOWN_ID]
-    readme = _README.format(
-        **metadata,
-        relpos_tf=relpos_tf.__version__,
-        checkpoint=pathlib.Path(prefix).name,
-    )
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=path.parent) as model_dir,
@@ -98,7 +89,6 @@ def export_argos(
     ):
         spec.save(model_dir)
         package.writestr(f"{name}/metadata.json", json.dumps(metadata))
-        package.writestr(f"{name}/README.md", readme)
         package.writestr(
             f"{name}/sentencepiece.model", engine.tokenizer.model_bytes
         )

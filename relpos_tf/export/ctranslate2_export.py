@@ -8,16 +8,11 @@ with id 0.
 import pathlib
 from typing import Any
 
-from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
-from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
 from relpos_tf.export import ctranslate2_spec
-from relpos_tf.export import quantizations
-from relpos_tf.export import saved_model
-from relpos_tf.models import run_dir
-from relpos_tf.utils import files
-from relpos_tf.utils import paths
+from relpos_tf.export import folders
+from relpos_tf.export import formats
 
 
 def export_ctranslate2(
@@ -39,7 +34,7 @@ def export_ctranslate2(
         run_dir_or_checkpoint: A run's directory, or a checkpoint, see
             `checkpoints.candidates`.
         export_dir: Folder to write. An earlier export there is replaced.
-        quantization: str. One of `quantizations.ALL`; "none" keeps float32.
+        quantization: str. See `formats.ALL`; "none" keeps float32.
         beam_size: int. None here and below: the value of the run's hparams.
             These are the defaults of the loaded `Translator`.
         alpha: float. The exponent of the length penalty.
@@ -54,43 +49,23 @@ def export_ctranslate2(
             the model, the run is not complete, a setting is impossible, or
             `export_dir` holds something else.
     """
-    export_dir = pathlib.Path(export_dir)
-    paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
-    check(quantization)
-    prefix, engine, decode_hparams = saved_model.load(
+    export_dir = folders.check(export_dir)
+    formats.check_quantization("ctranslate2", quantization)
+    library = ctranslate2_engine.package()
+    engine, decode_hparams = folders.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
     spec = make_spec(engine, quantization)
-    info = saved_model.describe(engine, decode_hparams, prefix) | {
+    info = {
         "format": ctranslate2_engine.FORMAT,
         "requires": ["ctranslate2"],
         "quantization": quantization,
         "max_positions": ctranslate2_spec.max_positions(engine.model),
-        "versions": run_dir.versions()
-        | {"ctranslate2": ctranslate2_engine.package().__version__},
+        "versions": {"ctranslate2": library.__version__},
     }
-    with files.replacing_folder(export_dir) as partial:
+    with folders.replacing(export_dir, engine, decode_hparams, info) as partial:
         spec.save(str(partial))
-        (partial / info["tokenizer"]).write_bytes(engine.tokenizer.model_bytes)
-        saved_model.write_info(partial, info)
     return export_dir
-
-
-def check(quantization: str) -> None:
-    """Refuses what cannot be written, before a model is loaded.
-
-    Args:
-        quantization: str. One of `quantizations.ALL`.
-
-    Raises:
-        UserError: it is another, or CTranslate2 is not installed.
-    """
-    ctranslate2_engine.package()
-    if quantization not in quantizations.ALL:
-        raise errors.UserError(
-            f"`quantization` must be one of {', '.join(quantizations.ALL)}. "
-            f"Received: {quantization!r}."
-        )
 
 
 def make_spec(engine: model_engine.ModelEngine, quantization: str) -> Any:
@@ -98,7 +73,7 @@ def make_spec(engine: model_engine.ModelEngine, quantization: str) -> Any:
 
     Args:
         engine: The model and its tokenizer.
-        quantization: str. One of `quantizations.ALL`.
+        quantization: str. See `formats.ALL`.
 
     Raises:
         UserError: CTranslate2 cannot compute the same as the model.

@@ -19,18 +19,14 @@ from tensorflow.lite.python import convert_phase
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import export_files
 from relpos_tf.decoding import litert_engine
-from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
-from relpos_tf.export import quantizations
-from relpos_tf.export import saved_model
+from relpos_tf.export import folders
+from relpos_tf.export import formats
 from relpos_tf.layers import row_blocks
-from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
-from relpos_tf.utils import files
 from relpos_tf.utils import graphs
-from relpos_tf.utils import paths
+from relpos_tf.utils import text
 
 _IDS = (
     tf.TensorSpec([1, None], tf.int32, "inputs"),
@@ -124,7 +120,7 @@ def export_litert(
         run_dir_or_checkpoint: A run's directory, or a checkpoint, see
             `checkpoints.candidates`.
         export_dir: Folder to write. An earlier export there is replaced.
-        quantization: str. One of `quantizations.LITERT`; "none" keeps float32.
+        quantization: str. See `formats.ALL`; "none" keeps float32.
         beam_size: int. None here and below: the value of the run's hparams.
             This and `alpha` become part of the model.
         alpha: float. The exponent of the length penalty.
@@ -139,27 +135,19 @@ def export_litert(
             the run is not complete, a setting is impossible, or `export_dir`
             holds something else.
     """
-    export_dir = pathlib.Path(export_dir)
-    paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
-    if quantization not in quantizations.LITERT:
-        raise errors.UserError(
-            "`quantization` must be one of "
-            f"{', '.join(quantizations.LITERT)} for LiteRT. "
-            f"Received: {quantization!r}."
-        )
+    export_dir = folders.check(export_dir)
+    formats.check_quantization("litert", quantization)
     litert_engine.package()
-    prefix, engine, decode_hparams = saved_model.load(
+    engine, decode_hparams = folders.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
     module = IdTranslator(with_lookups(engine.model), decode_hparams)
     content = convert(module, quantization)
     if quantization == "none":
         check_equal(module, content, engine.model.hparams.vocab_size)
-    info = describe(engine, decode_hparams, prefix, quantization)
-    with files.replacing_folder(export_dir) as partial:
+    info = describe(decode_hparams.beam_size, quantization)
+    with folders.replacing(export_dir, engine, decode_hparams, info) as partial:
         (partial / litert_engine.MODEL).write_bytes(content)
-        (partial / info["tokenizer"]).write_bytes(engine.tokenizer.model_bytes)
-        saved_model.write_info(partial, info)
     return export_dir
 
 
@@ -169,8 +157,6 @@ def with_lookups(model: transformer.Transformer) -> transformer.Transformer:
     LiteRT has no operations for the diagonals of the compact form.
     """
     hparams = model.hparams.replace(relative_attention_implementation="reshape")
-    if hparams == model.hparams:
-        return model
     same = transformer.Transformer(hparams)
     for new, old in zip(same.variables, model.variables, strict=True):
         new.assign(old)
@@ -182,7 +168,7 @@ def convert(module: IdTranslator, quantization: str = "none") -> bytes:
 
     Args:
         module: The model.
-        quantization: str. One of `quantizations.LITERT`.
+        quantization: str. See `formats.ALL`.
 
     Raises:
         UserError: LiteRT has no builtin operation for a part of the model.
@@ -229,7 +215,9 @@ def check_equal(module: IdTranslator, content: bytes, vocab_size: int) -> None:
     """
     program = litert_engine.Program(content)
     for size in _SIZES:
-        ids = [*(2 + i % (vocab_size - 2) for i in range(size - 1)), 1]
+        first = text.EOS_ID + 1
+        ids = [first + i % (vocab_size - first) for i in range(size - 1)]
+        ids.append(text.EOS_ID)
         limit = size + max(_SIZES)
         wanted = module.best(tf.constant([ids]), tf.constant([limit]))
         wanted = wanted["scores"].numpy()[0]  # [1]
@@ -249,30 +237,21 @@ def check_equal(module: IdTranslator, content: bytes, vocab_size: int) -> None:
             )
 
 
-def describe(
-    engine: model_engine.ModelEngine,
-    decode_hparams: decode_hparam.DecodeHParams,
-    prefix: str | pathlib.Path,
-    quantization: str,
-) -> dict[str, Any]:
-    """Returns the content of export_info.json.
+def describe(beams: int, quantization: str) -> dict[str, Any]:
+    """Returns what export_info.json says of this format alone.
 
     Args:
-        engine: The exported model and tokenizer.
-        decode_hparams: The settings in the graph.
-        prefix: The prefix of the checkpoint.
+        beams: int. The number of beams in the graph.
         quantization: str. How the weights are stored.
     """
-    beams = decode_hparams.beam_size
     numbers = {litert_engine.BEST: (1, "the best translation")}
     if beams > 1:
         numbers[litert_engine.ALL] = (beams, "all translations, best first")
-    return saved_model.describe(engine, decode_hparams, prefix) | {
+    return {
         "format": litert_engine.FORMAT,
         "requires": ["ai_edge_litert", "sentencepiece"],
         "oldest_runtime": _OLDEST.get(quantization, "tflite-runtime 2.14"),
-        "versions": run_dir.versions()
-        | {"ai-edge-litert": metadata.version("ai-edge-litert")},
+        "versions": {"ai-edge-litert": metadata.version("ai-edge-litert")},
         "quantization": quantization,
         "signatures": {
             name: {

@@ -6,26 +6,19 @@ package. docs/export.md describes how to use it.
 Shapes: N lines, S source length, B beams, T target length.
 """
 
-import math
 import pathlib
-from typing import Any
 
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import export_files
-from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import search
-from relpos_tf.models import run_dir
+from relpos_tf.export import folders
 from relpos_tf.models import transformer
-from relpos_tf.utils import checked_json
-from relpos_tf.utils import files
 from relpos_tf.utils import graphs
-from relpos_tf.utils import paths
+from relpos_tf.utils import text
 
 _LINES = tf.TensorSpec([None], tf.string, "inputs")
 # The outputs of the signatures, as export_info.json describes them.
@@ -134,9 +127,7 @@ class TextTranslator(tf.Module):
                 ids, [[0, 0], [0, tf.cast(tf.size(ids) == 0, tf.int32)]]
             )
         targets, scores = self._search(ids, limits)  # [N, B, T], [N, B]
-        has_end = tf.reduce_any(
-            targets[:, 0] == tokenizer_lib.EOS_ID, axis=1
-        )  # [N]
+        has_end = tf.reduce_any(targets[:, 0] == text.EOS_ID, axis=1)  # [N]
         with tf.device("CPU"):
             # With T = 0, a size of -1 would be ambiguous.
             n, b, t = tf.unstack(tf.shape(targets))
@@ -193,13 +184,14 @@ def export_saved_model(
         UserError: the run is not complete, a setting is impossible, or
             `export_dir` holds something else.
     """
-    export_dir = pathlib.Path(export_dir)
-    paths.check_replaceable(export_dir, export_files.EXPORT_INFO, "export")
-    prefix, engine, decode_hparams = load(
+    export_dir = folders.check(export_dir)
+    engine, decode_hparams = folders.load(
         run_dir_or_checkpoint, beam_size, alpha, extra_length
     )
     module = TextTranslator(engine.model, engine.tokenizer, decode_hparams)
-    with files.replacing_folder(export_dir) as partial:
+    with folders.replacing(
+        export_dir, engine, decode_hparams, dict(_INFO), False
+    ) as partial:
         tf.saved_model.save(
             module,
             str(partial),
@@ -208,68 +200,4 @@ def export_saved_model(
                 "details": module.details,
             },
         )
-        write_info(partial, _INFO | describe(engine, decode_hparams, prefix))
     return export_dir
-
-
-def describe(
-    engine: model_engine.ModelEngine,
-    decode_hparams: decode_hparam.DecodeHParams,
-    prefix: str | pathlib.Path,
-) -> dict[str, Any]:
-    """Returns what export_info.json says of a model, whatever the format.
-
-    Args:
-        engine: The exported model and tokenizer.
-        decode_hparams: The settings of the export.
-        prefix: The prefix of the checkpoint.
-    """
-    run = run_dir.run_of(prefix)
-    problem = run.read_problem()  # {} if it was imported
-    return {
-        "versions": run_dir.versions(),
-        "decode_hparams": decode_hparams.search_settings(),
-        "problem": problem.get("problem"),
-        "source_language": problem.get("source_language"),
-        "target_language": problem.get("target_language"),
-        "tokenizer": pathlib.Path(run.tokenizer_path).name,
-        "tokenizer_sha256": engine.tokenizer.fingerprint,
-        "checkpoint": str(prefix),
-        "parameters": sum(math.prod(v.shape) for v in engine.model.variables),
-        "hparams": engine.model.hparams.to_dict(),
-        "longest_source": engine.longest_source,
-        "max_positions": None,
-    }
-
-
-def load(
-    run_dir_or_checkpoint: str | pathlib.Path,
-    beam_size: int | None = None,
-    alpha: float | None = None,
-    extra_length: int | None = None,
-) -> tuple[str, model_engine.ModelEngine, decode_hparam.DecodeHParams]:
-    """Loads a model to export; the arguments are those of the exporters.
-
-    Returns:
-        The prefix of the checkpoint, the engine, and its settings without
-        None.
-
-    Raises:
-        UserError: the run is not complete, or its model computes NaN.
-    """
-    engine = model_engine.load(run_dir_or_checkpoint)
-    ids = tf.constant([[tokenizer_lib.EOS_ID]])
-    if not tf.reduce_all(tf.math.is_finite(engine.model(ids, ids))):
-        raise errors.UserError(engines.nan_logits(engine.name))
-    decode_hparams = engine.complete(
-        decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
-    )
-    return engine.name, engine, decode_hparams
-
-
-def write_info(folder: pathlib.Path, info: dict[str, Any]) -> None:
-    """Writes export_info.json with the checksums of all other files."""
-    info = info | {"files": export_files.file_checksums(folder)}
-    (folder / export_files.EXPORT_INFO).write_text(
-        checked_json.dumps(info), encoding="utf-8"
-    )

@@ -1,4 +1,4 @@
-"""Checkpoints of named variables: save, restore, average.
+"""Checkpoints of named variables: save and restore.
 
 The checkpoint `ckpt-7` is the file `ckpt-7.npz`: an uncompressed zip archive of
 NumPy arrays, named by their group and their variable, as in
@@ -14,7 +14,7 @@ layers in lists, and no restore reports that.
 Beside the weights, in the group `model`, a checkpoint may have their moving
 averages, in the group `moving_average`. Training resumes with the weights, by
 `CheckpointManager.restore`. All other readers use the averages if there are
-any, by `restore_model` and `average`.
+any, by `restore_model` and `averages.write`.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class CheckpointManager:
         if path is None:
             for step in self.all_steps():
                 if step > run_dir.checkpoint_step(prefix):
-                    damaged = run_dir.checkpoint_file(self._directory, step)
+                    damaged = self._directory / f"ckpt-{step}.npz"
                     os.replace(damaged, f"{damaged}.damaged")
         return prefix
 
@@ -303,7 +303,7 @@ def _arrays(file: BinaryIO, groups: tuple[str, ...]) -> dict[str, np.ndarray]:
     return values
 
 
-def _read_model(prefix: str | pathlib.Path) -> dict[str, np.ndarray]:
+def read_model(prefix: str | pathlib.Path) -> dict[str, np.ndarray]:
     """Returns the model's arrays, or their moving averages if there are any."""
     values = read(prefix, (_MODEL, _MOVING_AVERAGE))
     paths = [n.removeprefix(_MODEL) for n in values if n.startswith(_MODEL)]
@@ -321,7 +321,7 @@ def restore_model(prefix: str, variables: Variables) -> None:
     Raises:
         UserError: the checkpoint is damaged or not of this model.
     """
-    _assign(prefix, variables, _read_model(prefix))
+    _assign(prefix, variables, read_model(prefix))
 
 
 def _assign(prefix, variables, values):
@@ -361,42 +361,6 @@ def abridged(items: Sequence[str]) -> str:
     """
     more = len(items) - _LISTED
     return "; ".join(items[:_LISTED]) + (f" and {more} more" * (more > 0))
-
-
-def average(prefixes: Sequence[str], output: str) -> None:
-    """Writes the mean of the model variables of several checkpoints.
-
-    Where a checkpoint has moving averages, they count and not the weights. Sums
-    are in float64. The result has no optimizer, but the last step, as
-    `training/step`, and the averaged steps, see `averaged_steps`.
-
-    Args:
-        prefixes: Checkpoints `ckpt-STEP` of one run, at least one.
-        output: Prefix of the result.
-
-    Raises:
-        UserError: one is damaged or an average itself, or the result cannot
-            be written.
-    """
-    run_dir.remove_left_overs(os.path.dirname(output))
-    sums: dict[str, np.ndarray] = {}
-    for prefix in prefixes:
-        if averaged_steps(prefix):
-            raise errors.UserError(
-                "Expected checkpoints that training wrote: an average of "
-                "averages counts some of them twice. Received: "
-                f"{prefix}, an average."
-            )
-        values = _read_model(prefix)
-        for name, value in values.items():
-            # -0.0 + x is x for every x, while 0.0 + -0.0 is 0.0.
-            sums[name] = sums.get(name, -0.0) + value.astype(np.float64)
-    mean = {
-        name: (sums[name] / len(prefixes)).astype(value.dtype)
-        for name, value in values.items()
-    }
-    steps = [run_dir.checkpoint_step(prefix) for prefix in prefixes]
-    write_model(output, mean, max(steps), average_of=steps)
 
 
 def averaged_steps(prefix: str | pathlib.Path) -> list[int]:

@@ -29,9 +29,6 @@ _PROBLEM = "problem.json"
 # saved it, and it goes when the next is saved; it has the best BLEU; the
 # training came to its end there.
 EPOCH, STOP, BEST, END = _MARKS = ".epoch", ".stop", ".best", ".end"
-# The files that training writes, and the beginnings of the names of others.
-_OWN = (HPARAMS, TOKENIZER, SUBWORDS, METRICS, VERSIONS, _FLAGS, _PROBLEM)
-_OWN_NUMBERED = re.compile(r"ckpt-\d+\.|events\.out\.tfevents\.")
 _PROBLEM_FIELDS = {
     "problem": str,
     "source_language": str,
@@ -42,15 +39,8 @@ _PROBLEM_FIELDS = {
     # Ids per word, and the share of byte pieces: `data.tokenizer.Fit`.
     "vocabulary_fit": list[float],
 }
-# What every event in metrics.jsonl has, and one of training or evaluation.
+# What every event in metrics.jsonl has.
 _EVENT_FIELDS = {"step": int, "split": str, "loss": float}
-_OF_TRAINING = {
-    "steps_per_second": float,
-    "tokens_per_second": float,
-    "target_tokens": float,
-    "peak_memory_mb": float | None,
-}
-_OF_EVALUATION = {"bleu": float}
 _PACKAGES = (
     "tensorflow",
     "keras",
@@ -104,8 +94,7 @@ class RunDir:
 
     def write_hparams(self, hparams: hparam.HParams) -> None:
         """Writes hparams.json."""
-        content = checked_json.dumps(hparams.to_dict())
-        self._write(HPARAMS, content.encode())
+        self._write_json(HPARAMS, hparams.to_dict())
 
     def read_flags(self) -> dict[str, str]:
         """Returns the flags in flags.txt, by name; {} if there is no file."""
@@ -120,8 +109,7 @@ class RunDir:
 
     def write_versions(self) -> None:
         """Writes versions.json."""
-        text = json.dumps(versions(), indent=2) + "\n"
-        self._write(VERSIONS, text.encode())
+        self._write_json(VERSIONS, versions())
 
     def read_problem(self) -> dict[str, Any]:
         """Returns the fields of problem.json, which describe the run's data.
@@ -144,7 +132,7 @@ class RunDir:
 
     def write_problem(self, problem: dict[str, Any]) -> None:
         """Writes problem.json, which describes the run's data."""
-        self._write(_PROBLEM, checked_json.dumps(problem).encode())
+        self._write_json(_PROBLEM, problem)
 
     def longest_source(self) -> int:
         """Returns the most ids of a source in training, as far as known."""
@@ -193,7 +181,7 @@ class RunDir:
         events = []
         for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
             try:
-                events.append(_event(line))
+                events.append(checked_json.loads(line, _EVENT_FIELDS))
             except ValueError as error:
                 raise errors.UserError(
                     f"{path}, line {number}, is damaged: {error} Remove the "
@@ -252,6 +240,9 @@ class RunDir:
             "end."
         )
 
+    def _write_json(self, name: str, values: dict[str, Any]) -> None:
+        self._write(name, (json.dumps(values, indent=2) + "\n").encode())
+
     def _write(self, name: str, content: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         files.write(self.path / name, content)
@@ -273,13 +264,10 @@ def parse_flags(text: str) -> dict[str, str]:
 def remove_left_overs(directory: str | pathlib.Path) -> None:
     """Removes the incomplete files of a run that killed processes have left.
 
-    Others in its folder may be the output of a decoder that is at work, which
-    no lock tells on some file systems.
+    Others in its folder may be the output of a decoder that is at work.
     """
     for path in pathlib.Path(directory).glob(f"*{files.PART}"):
-        name = path.stem.rpartition(".")[0]  # without the random part
-        is_own = name in _OWN or _OWN_NUMBERED.match(name)
-        if is_own and not locks.is_locked(path):
+        if not locks.is_locked(path):
             path.unlink(missing_ok=True)
 
 
@@ -400,11 +388,6 @@ def checkpoint_step(prefix: str | pathlib.Path) -> int:
     return int(match.group(1))
 
 
-def checkpoint_file(directory: str | pathlib.Path, step: int) -> pathlib.Path:
-    """Returns the path of the file of a checkpoint."""
-    return pathlib.Path(directory) / f"ckpt-{step}{CHECKPOINT}"
-
-
 def all_steps(directory: str | pathlib.Path) -> list[int]:
     """Returns the steps of the checkpoints in a directory, ascending."""
     return sorted(steps_of(directory, CHECKPOINT))
@@ -429,14 +412,6 @@ def remove_checkpoint(prefix: str | pathlib.Path) -> None:
     """Removes the file of a checkpoint, and then its marks."""
     for end in (CHECKPOINT, f"{CHECKPOINT}.damaged", *_MARKS):
         pathlib.Path(f"{prefix}{end}").unlink(missing_ok=True)
-
-
-def _event(line: bytes) -> dict[str, Any]:
-    """Parses a line of metrics.jsonl."""
-    event = checked_json.loads(line, _EVENT_FIELDS)
-    more = _OF_TRAINING if event["split"] == "train" else _OF_EVALUATION
-    checked_json.check(event, more)
-    return event
 
 
 def _line(event: dict[str, Any]) -> bytes:

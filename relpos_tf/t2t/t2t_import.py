@@ -175,9 +175,11 @@ def find_vocabulary(
     if vocab_file:
         return _read_vocabulary(pathlib.Path(vocab_file), t2t, vocab_size)
     reasons = []
-    for folder in (t2t_dir, _data_dir(t2t_dir)):
+    for folder in filter(None, (t2t_dir, _data_dir(t2t_dir))):
         fitting = {}
-        for path in _vocabularies(folder) if folder else []:
+        for path in sorted(
+            {*folder.glob("vocab*"), *folder.glob("*.subwords")}
+        ):
             try:
                 fitting[path] = _read_vocabulary(path, t2t, vocab_size)
             except errors.UserError as error:
@@ -185,7 +187,7 @@ def find_vocabulary(
         if len(set(fitting.values())) > 1:
             raise errors.UserError(
                 f"Several vocabularies have the right size: "
-                f"{checkpoints.abridged([str(path) for path in fitting])}. "
+                f"{checkpoints.abridged(list(map(str, fitting)))}. "
                 "Name one with --vocab_file."
             )
         if fitting:
@@ -224,12 +226,6 @@ def _write(folder, result, values, vocabulary, step) -> None:
     }
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n", "utf-8")
     run.write_hparams(result.hparams)
-
-
-def _vocabularies(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the files with the name of a subword vocabulary."""
-    paths = {*folder.glob("vocab*"), *folder.glob("*.subwords")}
-    return sorted(path for path in paths if path.is_file())
 
 
 def _read_vocabulary(path: pathlib.Path, t2t, vocab_size: int) -> bytes:

@@ -150,15 +150,12 @@ def corpus_bleu(
     chrf_score = chrf().corpus_score(*sides)
     equal = exact_matches(hypotheses, references)
     empty_lines = sides[0].count("")
-    warnings = _format_warnings("hypotheses", hypotheses)
-    warnings += reference_warnings(references, tokenize)
+    warnings = doubts(hypotheses, references, tokenize)
     as_it_is = hypotheses, list(map(list, _columns(references)))
     if as_it_is != sides:
         raw = bleu(tokenize).corpus_score(*as_it_is).score
         if abs(raw - bleu_score.score) >= 0.005:  # of what is shown
             warnings.append(f"The text as it is would have BLEU {raw:.2f}.")
-    if empty_lines == len(hypotheses):
-        warnings.append(f"All {empty_lines} hypotheses are empty.")
     return Scores(
         bleu=bleu_score.score,
         bleu_signature=str(bleu(tokenize).get_signature()),
@@ -229,13 +226,18 @@ def tokenized_bleu(
         Elliott et al. (2016), Multi30k, whose `lc.norm.tok` files these are.
     """
     sides = moses_tokens(hypotheses, references, language)
-    score = tokenized().corpus_score(*sides)
-    signature = (
-        f"nrefs:{len(sides[1])}|case:lc|eff:no|norm:moses|tok:moses-{language}|smooth:none|"
+    score = tokenized().corpus_score(*sides).score
+    return TokenizedScore(score, tokenized_signature(language))
+
+
+def tokenized_signature(language: str) -> str:
+    """Returns the signature of the last computation with `tokenized`."""
+    return (
+        f"nrefs:{tokenized().num_refs}|case:lc|eff:no|norm:moses|"
+        f"tok:moses-{language}|smooth:none|"
         f"sacremoses:{importlib.metadata.version('sacremoses')}|"
         f"version:{sacrebleu.__version__}"
     )
-    return TokenizedScore(score.score, signature)
 
 
 def has_moses_rules(language: str) -> bool:
@@ -343,6 +345,17 @@ def check_pairs(
             f"{len(lines)} {name} and {len(references)} references. Lines are "
             "paired by number; check that both files are complete."
         )
+
+
+def doubts(
+    hypotheses: Sequence[str], references: Sequence[Any], tokenize: str
+) -> list[str]:
+    """Returns a warning for each reason to distrust scores of translations."""
+    warnings = _format_warnings("hypotheses", hypotheses)
+    warnings += reference_warnings(references, tokenize)
+    if not any(map(spelling.compose, hypotheses)):
+        warnings.append(f"All {len(hypotheses)} hypotheses are empty.")
+    return warnings
 
 
 def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:

@@ -129,8 +129,6 @@ class Adam:
             while biases and the scales of layer norms have one dimension and
             lose nothing; and `moving_average_decay`, see `MovingAverage`.
         variables: dict of trainable `tf.Variable` by name. Also an attribute.
-        learning_rate: function from the number of updates made so far to a
-            float32 scalar. Default: the schedule of `hparams`.
 
     Attributes:
         averages: `MovingAverage` of the variables. It moves with every update
@@ -148,11 +146,10 @@ class Adam:
         self,
         hparams: hparam.HParams,
         variables: dict[str, tf.Variable],
-        learning_rate: Callable | None = None,
     ):
         self.variables = variables
         self._hparams = hparams
-        self._learning_rate = learning_rate or schedules.learning_rate(hparams)
+        self._learning_rate = schedules.learning_rate(hparams)
         self._beta1 = hparams.optimizer_adam_beta1
         self._beta2 = hparams.optimizer_adam_beta2
         self.averages = MovingAverage(variables, hparams.moving_average_decay)

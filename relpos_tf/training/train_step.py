@@ -229,9 +229,6 @@ def _summed_loss(model, batch) -> tf.Tensor:
     """Returns the sum of the cross-entropy over a batch's tokens."""
     inputs, targets = batch["inputs"], batch["targets"]
     smoothing = model.hparams.label_smoothing
-    if not hasattr(model, "features"):
-        logits = model(inputs, targets, training=True)
-        return losses.padded_cross_entropy(logits, targets, smoothing)[0]
     # Where sources have tags, their lengths.
     tags = {n: value for n, value in batch.items() if n == "tag_lengths"}
     features = model.features(inputs, targets, training=True, **tags)

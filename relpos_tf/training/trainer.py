@@ -27,6 +27,7 @@ from relpos_tf.data import batches as batches_lib
 from relpos_tf.data import plan as plan_lib
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.models import averages
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.models import transformer
@@ -288,12 +289,6 @@ class Trainer:
             self._protect(self.step)
         self._state.save(batch, progress.sums(), is_stop)
 
-    def _ends(self, *coming: int) -> list[int]:
-        """Returns the steps at the last ends of epochs that are averaged."""
-        ends = {*run_dir_lib.epoch_ends(self.run.path), *coming}
-        number = self.hparams.average_epochs
-        return sorted(ends)[-number:] if number else []
-
     def _protect(self, *coming: int) -> None:
         """Keeps the ends of epochs and the best BLEU, however old they are.
 
@@ -309,7 +304,10 @@ class Trainer:
             self.run.mark(run_dir_lib.BEST, best)
             marked = run_dir_lib.steps_of(self.run.path, run_dir_lib.BEST)
             self.run.unmark(run_dir_lib.BEST, marked - {best})
-        self._state.manager.protect(*self._ends(*coming))
+        ends = averages.ends_of_epochs(
+            self.run.path, self.hparams.average_epochs, *coming
+        )
+        self._state.manager.protect(*ends)
 
     def _divergence(self) -> errors.UserError:
         """Returns the error of too many skipped updates."""
@@ -498,10 +496,7 @@ class Trainer:
             self.run.mark(run_dir_lib.END, self.step)
 
     def average(self) -> str | None:
-        """Averages and scores checkpoints, as the hparams say.
-
-        They are the last `average_checkpoints`, or those at the ends of the
-        last `average_epochs` epochs.
+        """Averages and scores checkpoints, see `averages.chosen`.
 
         Returns:
             The prefix of the average; None without one, and on all hosts but
@@ -509,9 +504,7 @@ class Trainer:
         """
         if not self._hosts.is_chief:
             return None
-        steps = self._ends()
-        if number := self.hparams.average_checkpoints:
-            steps = run_dir_lib.all_steps(self.run.path)[-number:]
+        steps = averages.chosen(self.run.path, self.hparams)
         if len(steps) < self.hparams.average_epochs:
             _log.warning(
                 "average_epochs is %d; so far %d epochs have ended.",
@@ -520,17 +513,7 @@ class Trainer:
             )
         if len(steps) < 2:
             return None
-        folder = self.run.path / run_dir_lib.AVERAGE
-        folder.mkdir(exist_ok=True)
-        average = str(folder / f"ckpt-{self.step}")
-        checkpoints.average(
-            [str(self.run.path / f"ckpt-{step}") for step in steps], average
-        )
-        kind = "checkpoints" if number else "checkpoints at the ends of epochs"
-        line = (
-            f"Averaged {len(steps)} {kind}, steps {', '.join(map(str, steps))}"
-        )
-        _log.info("%s: %s.", line, average)
+        average = averages.write(self.run.path, steps, self.step)
         if self.config.evaluates:
             self.score(average)
         return average

@@ -7,6 +7,7 @@ Any other output calls `clear` first.
 import contextlib
 import io
 import logging
+import os
 import re
 import shutil
 import sys
@@ -61,8 +62,10 @@ def drop_failed_messages() -> None:
     Its terminal may be closed, its reader gone (`| head`), its disk full. A
     stream that is not the process's own stays.
     """
+    if sys.stderr is None:  # `2>&-`: no other file may get the descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if sys.stderr is sys.__stderr__:
-        encoding = sys.stderr.encoding
+        encoding = getattr(sys.stderr, "encoding", "utf-8")
         file = io.BufferedWriter(_Messages(2, "w", closefd=False))
         sys.stderr = sys.__stderr__ = io.TextIOWrapper(
             file, encoding, "backslashreplace", line_buffering=True

@@ -106,8 +106,6 @@ class RunsTest(folders.TestCase):
         self.assertEqual(report["runs"][2]["target_tokens"], 40)
         self.assertEqual(report["runs"][2]["steps_per_second"], 2.5)
         self.assertIn("Not all labels have the same seeds: ", err)
-        self.assertIn("b and a have equal hparams.", report["warnings"])
-        self.assertIn("warning: b and a have equal hparams.\n", err)
         self.assertIn("b-seed2 has not ended: it has 7 of 100,000 upd", err)
         self.assertIn(report["verdict"], out)
         report_lib.page.assert_called_once_with(report)
@@ -273,10 +271,6 @@ class GridTest(folders.TestCase):
     def test_best_points_alone_are_trained_further_and_tested(self):
         code, out, err = self.compare("0.5,1,2", "--seeds=1,2")
         self.assertEqual(code, 0, err)
-        self.assertIn(
-            "The grid has 3 points: 6 runs with seed 1, then 2 with the other",
-            err,
-        )
         rate = "learning_rate_constant"
         tried = [f"{x}+{rate}={y}-seed1" for x in "ab" for y in ("0.5", 1, 2)]
         further = [f"a+{rate}=0.5-seed2", f"b+{rate}=2-seed2"]
@@ -308,17 +302,6 @@ class GridTest(folders.TestCase):
         self.assertEqual(self.compare("0.5,1,2", "--seeds=1,2")[0], 0)
         self.assertEqual((self.trained, self.scored), ([], []))
         self.assertEqual(path.read_bytes(), before)
-        # Another grid that chose otherwise is remembered.
-        code, _, err = self.compare("1,2")
-        self.assertEqual((code, self.trained), (0, []))
-        self.assertIn("a: learning_rate_constant=1 is the best point.", err)
-        self.assertEqual(self.compare("0.5,1,2")[0], 0)
-        report = json.loads(path.read_text())
-        self.assertIn(
-            f"a has test scores at {rate}=1 as well: an earlier command chose "
-            "that point from another grid.",
-            report["warnings"],
-        )
 
     def test_printed_commands_train_the_runs_of_the_report(self):
         line = "0.5,2", "--seeds=1,2"

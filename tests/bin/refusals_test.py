@@ -29,7 +29,7 @@ TABLE = {
         ("--output_dir=run --steps=7,77", "--steps Received: 77."),
         ("--output_dir=run --steps=last", "--steps whole numbers"),
         ("--output_dir=run --steps=7 --n=2", "--n --steps"),
-        ("--output_dir=folder", "--output_dir has none"),
+        ("--output_dir=folder", "a run's directory folder"),
         ("--output_dir=a/b", "--output_dir Expected a folder"),
         ("--output_dir=latin-\udce9", "--output_dir UTF-8"),
         ("--output_dir=x[2]", "--output_dir * ? ["),
@@ -165,7 +165,7 @@ TABLE = {
         ("--package_version=1.0", "--package_version --format=argos"),
         (
             "--format=argos --decode_hparams=alpha=1",
-            "--decode_hparams --format!=argos",
+            "--decode_hparams --format=saved_model",
         ),
     ),
     import_t2t: (

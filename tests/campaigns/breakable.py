@@ -29,15 +29,15 @@ class BagOfWords(keras.layers.Layer):
             embedding.build(None)
         self.built = True
 
-    def call(self, inputs, targets, *, training=False):
-        return self.target.logits(self._sums(inputs, targets, training))
-
-    def _sums(self, inputs, targets, training):
+    def features(self, inputs, targets, training):
         source = self._embed(self.source, inputs, training)
         target = self._embed(self.target, targets, training)
         source = tf.reduce_sum(source, 1, keepdims=True)
         past = tf.cumsum(target, 1, exclusive=True)
         return self.dropout(tf.tanh(source + past), training=training)
+
+    def softmax_table(self):
+        return self.target.table()
 
     def _embed(self, embedding, ids, training):
         del training
@@ -56,19 +56,12 @@ class BagWithPositions(BagOfWords):
 
 
 class Fragile:
-    """A model with NaN or infinite logits for ids of BREAKS."""
+    """A model with NaN or infinite features for ids of BREAKS."""
 
     def __init__(self, model):
         self._model = model
         self.hparams = model.hparams
         self.trainable_variables = model.trainable_variables
-
-    def __call__(self, inputs, targets, *, training):
-        return _break(self._model(inputs, targets, training=training), inputs)
-
-
-class FragileFeatures(Fragile):
-    """A `Fragile` model whose features are NaN or infinite, not its logits."""
 
     def features(self, inputs, targets, *, training):
         x = self._model.features(inputs, targets, training=training)

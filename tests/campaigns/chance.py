@@ -33,7 +33,7 @@ import time
 import numpy as np
 
 from relpos_tf.comparison import corpus_measures
-from relpos_tf.comparison import pairs
+from relpos_tf.comparison import pairwise
 from relpos_tf.comparison import two_way
 
 SEEDS = 1, 2, 3, 5
@@ -120,7 +120,7 @@ class Pool:
 
 
 def compare(pool, kind, seeds, generator):
-    """Returns one comparison, of `pairs.compare`, corrected."""
+    """Returns one comparison, of `pairwise.compare`, corrected."""
     by_label = {}
     lines = pool.counts.shape[1]
     preference = 0.0
@@ -138,7 +138,9 @@ def compare(pool, kind, seeds, generator):
             )
             for seed in range(seeds)
         }
-    (pair,) = pairs.correct([pairs.compare("a", "b", by_label, pool.measure)])
+    (pair,) = pairwise.correct(
+        [pairwise.compare("a", "b", by_label, pool.measure)]
+    )
     return pair
 
 
@@ -148,7 +150,7 @@ def tally(pool, kind, seeds, comparisons, generator):
     better, sentences, widths, held = [], [], [], []
     for _ in range(comparisons):
         pair = compare(pool, kind, seeds, generator)
-        words = pairs.verdict(
+        words = pairwise.verdict(
             [
                 {"label": label, "bleu_mean": pair[f"score_{label}"]}
                 for label in "ab"

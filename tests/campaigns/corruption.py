@@ -2,8 +2,8 @@
 
     python -m tests.campaigns.corruption [--cases=50] [--log=FILE]
 
-Fifty places each in a checkpoint, in training data, in tokenizers, in
-hparams.json and in an export are damaged, one at a time: a byte is flipped,
+Fifty places each in a checkpoint, in training data, in tokenizers and
+in an export are damaged, one at a time: a byte is flipped,
 the file is truncated, a block is zeroed or removed, or the file is deleted.
 Then a command uses the file, in another process. The outcome must be one of:
 
@@ -37,7 +37,7 @@ from typing import NamedTuple
 from relpos_tf.bin import command
 from relpos_tf.models import checkpoints
 
-TARGETS = "checkpoint", "tokens", "tokenizer", "hparams", "export"
+TARGETS = "checkpoint", "tokens", "tokenizer", "export"
 KINDS = (
     *("flip", "flip", "flip", "flip", "flip"),
     *("cut short", "cut short", "zeros", "cut out", "delete"),
@@ -252,7 +252,6 @@ def files_of(target, folder):
         "checkpoint": ["ckpt-20.npz"],
         "tokens": ["*/train.ids", "*/train.lengths"],
         "tokenizer": ["tokenizer.model", "*/tokenizer.model"],
-        "hparams": ["hparams.json"],
         "export": ["**/*"],
     }
     found = {p for pattern in patterns[target] for p in folder.glob(pattern)}

@@ -110,9 +110,6 @@ class Machine:
                 [f"CPU:{i}" for i in range(replicas)],
                 cross_device_ops=tf.distribute.ReductionToOneDevice(),
             )
-        fragile = breakable.Fragile
-        if hasattr(kind, "features"):
-            fragile = breakable.FragileFeatures
         keras.utils.set_random_seed(7)
         with self._strategy.scope():
             self.model = kind(hparams)
@@ -124,7 +121,7 @@ class Machine:
         self._begin = self.state()
         self.step = train_step.compile_step(
             self._strategy,
-            fragile(self.model),
+            breakable.Fragile(self.model),
             self._optimizer,
             self._distributed([]).element_spec,
             accumulate_steps=accumulate,

@@ -177,5 +177,5 @@ class ReportHtmlTest(content_test.ContentTestCase):
             path.read_text(encoding="utf-8")
             for path in report_lib.paths(self.folder / "out")
         )
-        self.assertIn("<title>? 漢字 \ufffd</title>", page)
+        self.assertIn("<title>? 漢字 \\x00</title>", page)
         self.assertEqual(json.loads(content)["title"], "? 漢字 \x00")

@@ -1,13 +1,11 @@
 """Runs: their names, their progress and their final models."""
 
-import numpy as np
 from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import variants
-from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from tests import folders
 
@@ -79,19 +77,6 @@ class ProgressTest(RunsTestCase):
         with self.assertRaisesRegex(errors.UserError, "ckpt-8, .*: 9, 10."):
             runs.final_checkpoint(run, 8)
 
-    def test_steps_of_an_average_are_those_of_its_checkpoints(self):
-        hparams = HPARAMS.replace(average_checkpoints=2)
-        run = self.run_of(9, 10, hparams=hparams)
-        prefixes = [f"{run.path}/ckpt-{step}" for step in (9, 10)]
-        for prefix, step in zip(prefixes, (9, 10), strict=True):
-            checkpoints.write_model(prefix, {"w": np.float32([step])}, step)
-        averaged = f"{run.path}/average/ckpt-10"
-        checkpoints.average(prefixes, averaged)
-        self.assertEqual(runs.final_checkpoint(run), averaged)
-        self.assertEqual(run.describe(averaged)["average_of"], [9, 10])
-        self.assertEqual(run.describe(averaged)["num_averaged"], 2)
-        self.assertEqual(run.describe(prefixes[1])["average_of"], [])
-
     def test_finished_run_is_trained_and_evaluated(self):
         run = self.run_of(9, 10)
         self.assertTrue(runs.is_finished(run, 10))
@@ -125,7 +110,7 @@ class PlanTest(RunsTestCase):
             for label in ("a/b", "k=1")
         ]
         flags = {"problem": "p", "local_eval_frequency": 5, **(flags or {})}
-        return runs.plan(made, seeds, self.folder, flags, steps)
+        return runs.of_variants(made, seeds, self.folder, flags, steps)
 
     def test_runs_go_seed_by_seed(self):
         self.assertEqual(

@@ -23,14 +23,9 @@ folder.mkdir(exist_ok=True)
 if mode == "fails":
     sys.exit("trainer: it is bad.")
 (folder / "hparams.json").write_text(HPARAMS)
-with open(folder / "metrics.jsonl", "a") as file:
-    for step in (5, 10):
-        event = {"step": step, "split": "train", "loss": 1.5}
-        event |= {"steps_per_second": 2.0, "tokens_per_second": 9.0}
-        event |= {"target_tokens": 9.0, "peak_memory_mb": 9.0}
-        file.write(json.dumps(event) + "\\n")
-    event = {"step": 10, "split": "dev", "loss": 2.5, "bleu": 33.3}
-    file.write(json.dumps(event) + "\\n")
+print("of the trainer")
+event = {"step": 10, "split": "dev", "loss": 2.5}
+(folder / "metrics.jsonl").write_text(json.dumps(event) + "\\n")
 (folder / "ckpt-10.npz").touch()
 """
 
@@ -74,29 +69,20 @@ class TrainTest(folders.TestCase):
                 "log_step_count_steps": "1",
             },
         )
-        self.assertRegex(
-            "\n".join(lines),
-            r"(?s)a seed 1 begins.*step 5/10  loss 1.50  2.0 steps/s .*\d left"
-            r".*dev loss 2.50  BLEU 33.30.*b seed 0 begins",
+        self.assertEqual(
+            lines,
+            [
+                "Training 1 of 2: a seed 1.",
+                "[a seed 1] of the trainer",
+                "Training 2 of 2: b seed 0.",
+                "[b seed 0] of the trainer",
+            ],
         )
         self.assertEqual(
             self.train(*wanted, self.run_of("c"))[:2],
-            ["[1/3] a seed 1 is trained.", "[2/3] b seed 0 is trained."],
+            ["a seed 1 is trained.", "b seed 0 is trained."],
         )
         self.assertLen(self.calls(), 3)
-
-    def test_resumed_run_says_from_where_and_repeats_no_line(self):
-        run = self.run_of("a")
-        run.path.mkdir()
-        event = {"step": 4, "split": "train", "loss": 9.0}
-        rates = dict.fromkeys(
-            ("steps_per_second", "tokens_per_second", "target_tokens"), 2.0
-        )
-        run.files.append_metrics(event | rates | {"peak_memory_mb": None})
-        (run.path / "ckpt-4.npz").touch()
-        begins, *lines = self.train(run)
-        self.assertEqual(begins, "[1/1] a seed 1 resumes at step 4.")
-        self.assertNotIn("loss 9.00", "".join(lines))
 
     def test_failed_runs_are_named_and_tried_again(self):
         logs = self.folder / "logs"

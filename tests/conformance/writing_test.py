@@ -13,9 +13,8 @@ PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "relpos_tf"
 # Modules that write files in another way, and where.
 OTHERS = {
     "utils.files": "",
-    "export.ctranslate2_export": "into a folder it has just made",
+    "export.folders": "into a folder it has just made",
     "export.litert_export": "into a folder it has just made",
-    "export.saved_model": "into a folder it has just made",
     "t2t.t2t_import": "into a folder it has just made",
     "problems.problem": "a folder, over nothing or an empty one",
     "data.token_files": "into a folder that `problem` has just made",

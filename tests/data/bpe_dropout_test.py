@@ -15,6 +15,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
+from relpos_tf.utils import text as text_lib
 
 _TEXT = [
     "Ein Mann mit einem roten Hut steht vor einem Haus.",
@@ -129,8 +130,8 @@ class TextTest(parameterized.TestCase):
     def test_text_comes_back_from_every_segmentation(self, string):
         for p, seed in itertools.product((0.1, 0.7, 1.0), range(5)):
             for ids in encode([string] * 5, p, seed):
-                self.assertEqual(ids[-1], tokenizer.EOS_ID)
-                self.assertTrue(all(i > tokenizer.UNKNOWN_ID for i in ids[:-1]))
+                self.assertEqual(ids[-1], text_lib.EOS_ID)
+                self.assertTrue(all(i > text_lib.UNKNOWN_ID for i in ids[:-1]))
                 self.assertEqual(_tokens.decode(ids), string)
 
     def test_no_dropout_merges_as_sentencepiece_does(self):

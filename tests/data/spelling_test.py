@@ -14,6 +14,7 @@ from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import pieces
 from relpos_tf.data import spelling
 from relpos_tf.data import tokenizer
+from relpos_tf.utils import text as text_lib
 
 _LINE = "Zwei Männer über 30 °C, größer"
 _BLANKS = (
@@ -84,7 +85,7 @@ class SpellingTest(parameterized.TestCase):
 
     def test_lines_of_blanks_and_invisible_characters_are_empty(self):
         texts = ["", *_BLANKS, *INVISIBLE, " \u200b \ufeff\u00a0"]
-        self.assert_all_agree(texts, [[tokenizer.EOS_ID]] * len(texts))
+        self.assert_all_agree(texts, [[text_lib.EOS_ID]] * len(texts))
 
     @parameterized.parameters(*_KEPT)
     def test_what_looks_different_stays(self, text):

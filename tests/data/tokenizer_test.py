@@ -12,6 +12,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import tokenizer
+from relpos_tf.utils import text as text_lib
 from tests import folders
 from tests import tiny_run
 from tests.data import t2t_subwords_test
@@ -57,7 +58,7 @@ class TokenizerTest(parameterized.TestCase):
             first + second,
             [0, *first, 0, 0],
             second[:-1],
-            [tokenizer.EOS_ID, *second],
+            [text_lib.EOS_ID, *second],
             [],
         ]
         expected = ["A man.", "A man.", "two dogs", "", ""]
@@ -73,7 +74,7 @@ class TokenizerTest(parameterized.TestCase):
     def test_any_ids_decode_alike(self):
         draw = random.Random(3)
         # Blanks and unknown ids in front, in the middle and at the end.
-        often = [_tokens.pieces().index("▁"), tokenizer.UNKNOWN_ID, 0x20 + 3]
+        often = [_tokens.pieces().index("▁"), text_lib.UNKNOWN_ID, 0x20 + 3]
         rows = [[i] for i in range(_tokens.vocab_size)]
         for _ in range(2000):
             any_ids = draw.choices(range(_tokens.vocab_size), k=3)

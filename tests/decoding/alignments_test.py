@@ -8,6 +8,7 @@ from absl.testing import absltest
 
 from relpos_tf.data import tokenizer
 from relpos_tf.decoding import engines
+from relpos_tf.utils import text as text_lib
 from tests import t2t_checkpoint
 from tests import tiny_run
 from tests.decoding import translator_test
@@ -31,7 +32,7 @@ class WordNumbersTest(absltest.TestCase):
             for _ in encode(word)[:-1]
         ]
         self.assertGreater(len(expected), 20)
-        for end in ([], [tokenizer.EOS_ID], [tokenizer.EOS_ID, 0, 9]):
+        for end in ([], [text_lib.EOS_ID], [text_lib.EOS_ID, 0, 9]):
             ids = encode(text)[:-1] + end
             self.assertEqual(self.engine.word_numbers(ids), expected)
 

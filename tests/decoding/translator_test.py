@@ -14,7 +14,6 @@ from absl.testing import parameterized
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf.data import spelling
-from relpos_tf.data import tokenizer
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
@@ -22,6 +21,7 @@ from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.export import saved_model
+from relpos_tf.utils import text as text_lib
 from tests import tiny_run
 from tests.data import spelling_test
 
@@ -429,7 +429,7 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         engine = self.translator.engine
         (item,) = engine.items([LINES[2]])
         cut = engine.truncate(item, 5)
-        self.assertEqual(cut.content, [*item.content[:4], tokenizer.EOS_ID])
+        self.assertEqual(cut.content, [*item.content[:4], text_lib.EOS_ID])
         self.assertEqual(cut.size, 5)
 
     @parameterized.parameters("", "average")

@@ -316,7 +316,7 @@ class ExportTest(folders.TestCase):
     def test_refusal_leaves_nothing_behind(self):
         target = self.folder / "new"
         with self.assertRaisesRegex(
-            errors.UserError, "one of none, int8, float16 for LiteRT"
+            errors.UserError, "one of none, int8, float16 for"
         ):
             litert_export.export_litert(
                 tiny_run.path(), target, quantization="int16"

@@ -17,14 +17,12 @@ import numpy as np
 import tensorflow as tf
 
 import relpos_tf
-from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.export import saved_model
 from relpos_tf.models import checkpoints
 from relpos_tf.t2t import t2t_import
-from relpos_tf.utils import paths
 from tests import odd_names_test
 from tests import t2t_checkpoint
 from tests import tiny_run
@@ -231,15 +229,6 @@ class ExportTest(tf.test.TestCase):
         model = checkpoints.read(info["checkpoint"], ("model/",))
         sizes = [value.size for value in model.values()]
         self.assertEqual(info["parameters"], sum(sizes))
-
-    def test_only_an_export_is_replaced(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        paths.check_replaceable(folder / "new", "export_info.json", "export")
-        paths.check_replaceable(folder, "export_info.json", "export")
-        (folder / "letter.txt").write_text("mine")
-        with self.assertRaisesRegex(errors.UserError, "something else"):
-            saved_model.export_saved_model(tiny_run.path(), folder)
-        self.assertEqual((folder / "letter.txt").read_text(), "mine")
 
     def test_a_line_that_shows_nothing_is_blank(self):
         lines = [*spelling_test.SHOW_NOTHING, "7"]

@@ -18,6 +18,7 @@ from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf.models import averages
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.training import devices
@@ -282,16 +283,12 @@ class CheckpointManagerTest(folders.TestCase):
 
     def test_left_overs_of_a_kill_are_removed(self):
         self.manager.save(10)
-        left = ["ckpt-20.npz.0123abcd.part", "metrics.jsonl.0123abcd.part"]
-        others = [
-            "own.part",
-            "dev.de.0123abcd.part",
-            "x-ckpt-7.npz.01234567.part",
-        ]
-        for name in left + others:
-            (self.folder / name).write_bytes(b"x")
+        for name in ("ckpt-20.npz.0123abcd", "dev.de.0123abcd", "own"):
+            (self.folder / f"{name}.part").write_bytes(b"x")
         self.assertTrue(self.make(self.model).restore().endswith("ckpt-10"))
-        self.assertCountEqual(os.listdir(self.folder), ["ckpt-10.npz", *others])
+        self.assertCountEqual(
+            os.listdir(self.folder), ["ckpt-10.npz", "own.part"]
+        )
 
     @parameterized.parameters("dev.de", "ckpt-7.npz")
     def test_what_another_process_is_writing_stays(self, name):
@@ -398,9 +395,9 @@ class AverageTest(folders.TestCase):
             manager = checkpoints.CheckpointManager(self.folder, groups)
             self.prefixes.append(manager.save(step))
 
-    def average(self, prefixes):
-        output = str(self.folder / "mean")
-        checkpoints.average(prefixes, output)
+    def average(self, *steps):
+        output = averages.write(self.folder, steps, 9)
+        self.assertEqual(output, f"{self.folder}/average/ckpt-9")
         model = variables([0.0, 0.0], [[0.0]])
         checkpoints.restore_model(output, model)
         return [v.numpy() for v in model.values()]
@@ -409,35 +406,30 @@ class AverageTest(folders.TestCase):
         values = np.float32([-0.0, 1e-45, 3.4e38, 0.1])
         model = {"w": tf.Variable(values)}
         manager = checkpoints.CheckpointManager(self.folder, {"model": model})
-        prefixes = [manager.save(step) for step in (7, 11, 13)]
-        for number in (1, 3):
-            output = str(self.folder / "mean")
-            (self.folder / "ckpt-7.npz.0123abcd.part").touch()
-            checkpoints.average(prefixes[:number], output)
-            self.assertEmpty(list(self.folder.glob("*.part")))  # of a kill
+        for step in (7, 11, 13):
+            manager.save(step)
+        for steps in ([7], [7, 11, 13]):
+            (self.folder / "average").mkdir(exist_ok=True)
+            (self.folder / "average/ckpt-7.npz.0123abcd.part").touch()
+            output = averages.write(self.folder, steps, 13)
+            self.assertEmpty(list(self.folder.rglob("*.part")))  # of a kill
             model["w"].assign([1.0, 1.0, 1.0, 1.0])
             checkpoints.restore_model(output, model)
             self.assertEqual(model["w"].numpy().tobytes(), values.tobytes())
 
     def test_is_the_mean_with_the_steps_and_no_optimizer(self):
-        first, second = self.average(self.prefixes)
+        first, second = self.average(1, 2, 3)
         np.testing.assert_allclose(first, [0.5 / 3, 2.0], 1e-7, 1e-7)
         np.testing.assert_allclose(second, [[0.5]], 1e-7, 1e-7)
-        found = checkpoints.read(self.folder / "mean")
+        found = checkpoints.read(self.folder / "average/ckpt-9")
         groups = {name.split("/")[0] for name in found}
         self.assertEqual(groups, {"model", "training"})
         self.assertEqual(found["training/step"], 3)
         self.assertEqual(
-            checkpoints.averaged_steps(self.folder / "mean"), [1, 2, 3]
+            checkpoints.averaged_steps(self.folder / "average/ckpt-9"),
+            [1, 2, 3],
         )
         self.assertEqual(checkpoints.averaged_steps(self.prefixes[0]), [])
-
-    def test_refuses_an_average(self):
-        average = str(self.folder / "ckpt-5")
-        checkpoints.average(self.prefixes[:2], average)
-        with self.assertRaisesRegex(errors.UserError, f"{average}, an aver"):
-            self.average([self.prefixes[2], average])
-        self.assertFalse((self.folder / "mean.npz").exists())
 
     def test_resolve_says_what_is_there(self):
         (self.folder / "none").mkdir()

@@ -33,14 +33,13 @@ class RunDirTest(folders.TestCase):
         self.assertEqual(self.run.read_hparams(), hparams)
         path = self.run.path / "hparams.json"
         text = path.read_text()
-        for damaged in text[:30], text.replace("48", "49"):
-            path.write_text(damaged)
-            with self.assertRaisesRegex(errors.UserError, "hparams.json: "):
-                self.run.read_hparams()
-        # Those that a user writes have no checksum.
+        path.write_text(text[:30])
+        with self.assertRaisesRegex(errors.UserError, "hparams.json: "):
+            self.run.read_hparams()
+        # A user may edit it.
+        path.write_text(text.replace("48", "64"))
+        self.assertEqual(self.run.read_hparams().hidden_size, 64)
         values = hparams.to_dict()
-        path.write_text(json.dumps(values))
-        self.assertEqual(self.run.read_hparams(), hparams)
         for more, words in (
             ({"hiden_size": 48}, "n: Unknown h"),
             ({"self_attention_type": "own"}, "`own` is not registered"),
@@ -94,18 +93,9 @@ class RunDirTest(folders.TestCase):
         ("3", "expected a JSON object"),
         ("[" * 100_000, "expected JSON"),
         ('{"split": "dev"}', "the fields loss, step. Received: split"),
-        ('{"step": 1, "split": "dev", "loss": 1}', "the fields bleu"),
-        (
-            '{"step": 1, "split": "train", "loss": 1, "target_tokens": 9.0}',
-            "peak_memory_mb, steps_per_second, tokens_per_second. Received",
-        ),
         (
             '{"step": "7", "split": "dev", "loss": 1}',
             "`step` must be of type int.*'7'",
-        ),
-        (
-            '{"step": 1, "split": "dev", "loss": 1, "bleu": "9"}',
-            "`bleu` must be of type float",
         ),
     )
     def test_line_of_another_kind_is_named(self, line, expected):

@@ -8,15 +8,14 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf import hparam
 from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import search
 from relpos_tf.layers import losses
-from relpos_tf.training import optimizers
 from relpos_tf.training import schedules
 from relpos_tf.training import train_step
 from tests import t2t_model
 from tests import testing
+from tests.training import optimizers_test
 
 CASES = testing.t2t_cases("model", "t2t_model.npz")
 NO_DROPOUT = {
@@ -149,12 +148,10 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         model = self.load_anew(meta, data)
         rate = schedules.learning_rate(model.hparams)
         start = tf.Variable(0, dtype=tf.int64)
-        optimizer = optimizers.Adam(
-            hparam.HParams(
-                optimizer_adam_beta2=meta["hparams"]["optimizer_adam_beta2"]
-            ),
-            {v.path: v.value for v in model.trainable_variables},
+        optimizer = optimizers_test.adam_of(
             lambda step: rate(step + start),
+            {v.path: v.value for v in model.trainable_variables},
+            optimizer_adam_beta2=meta["hparams"]["optimizer_adam_beta2"],
         )
         spec = dict.fromkeys(
             ("inputs", "targets"), tf.TensorSpec([None, None], tf.int32)

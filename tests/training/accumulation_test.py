@@ -163,7 +163,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(value[0], value[1], name)  # both replicas
 
 
-class BreaksAt(breakable.FragileFeatures):
+class BreaksAt(breakable.Fragile):
     """Breaks the batches with some numbers, counted from 1."""
 
     def __init__(self, model, numbers):

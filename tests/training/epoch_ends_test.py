@@ -117,7 +117,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         code, out, err = calls.execute(average.main, flag)
         self.assertEqual(code, 0, err)
         self.assertEqual(out.decode(), f"{path / 'average' / 'ckpt-25'}\n")
-        self.assertIn("3 checkpoints at the ends of epochs, steps 17, 19,", err)
+        self.assertIn("3 checkpoints, steps 17, 19, 25.", err)
         self.assert_same_values(
             path / "average/ckpt-25", self.folder / "whole/average/ckpt-25"
         )

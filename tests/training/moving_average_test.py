@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
-from relpos_tf import hparam
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator
 from relpos_tf.training import devices
@@ -15,6 +14,7 @@ from relpos_tf.training import optimizers
 from relpos_tf.utils import graphs
 from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
+from tests.training import optimizers_test
 from tests.training import tiny_runs
 
 
@@ -39,10 +39,8 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
         random = np.random.default_rng(3)
         start = random.normal(size=(2, 3)).astype(np.float32)
         variable = tf.Variable(start)
-        optimizer = optimizers.Adam(
-            hparam.HParams(moving_average_decay=decay),
-            {"w": variable},
-            lambda step: 0.5,
+        optimizer = optimizers_test.adam_of(
+            lambda step: 0.5, {"w": variable}, moving_average_decay=decay
         )
         average = optimizer.averages.variables["w"]
         apply = graphs.function(optimizer.apply)

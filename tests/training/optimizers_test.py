@@ -1,11 +1,14 @@
 """Tests of Adam, against its definition in NumPy."""
 
+from unittest import mock
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import hparam
 from relpos_tf.training import optimizers
+from relpos_tf.training import schedules
 from relpos_tf.utils import graphs
 
 RATES = (0.5, 0.25, 0.125)
@@ -34,6 +37,12 @@ def adam(weights, gradients, decay, limit):
     return weights
 
 
+def adam_of(rate, variables, **fields):
+    """Returns the optimizer with a learning rate of its own."""
+    with mock.patch.object(schedules, "learning_rate", return_value=rate):
+        return optimizers.Adam(hparam.HParams(**fields), variables)
+
+
 class AdamTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(
         # The last one is finite, but its square is infinite in float32.
@@ -43,10 +52,10 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
     def test_a_bad_gradient_changes_nothing(self, value, is_compiled):
         for clip_norm in (0.0, 1.0):
             first, other = tf.Variable([1.0, 7.0]), tf.Variable([0.5, -0.0])
-            optimizer = optimizers.Adam(
-                hparam.HParams(clip_grad_norm=clip_norm),
-                {"w": first, "b": other},
+            optimizer = adam_of(
                 lambda step: 0.1,
+                {"w": first, "b": other},
+                clip_grad_norm=clip_norm,
             )
             apply = optimizer.compiled() if is_compiled else optimizer.apply
             good = [tf.constant([2.0, -5.0]), tf.constant([3.0, -0.0])]
@@ -74,10 +83,11 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
             name: tf.Variable(value, dtype=tf.float32)
             for name, value in start.items()
         }
-        optimizer = optimizers.Adam(
-            hparam.HParams(clip_grad_norm=clip, weight_decay=decay),
-            variables,
+        optimizer = adam_of(
             lambda step: tf.gather(RATES, step),
+            variables,
+            clip_grad_norm=clip,
+            weight_decay=decay,
         )
         apply = graphs.function(optimizer.apply)
         if is_compiled:

@@ -4,7 +4,7 @@ from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.comparison import corpus_measures
-from relpos_tf.comparison import pairs
+from relpos_tf.comparison import pairwise
 from relpos_tf.comparison import two_way
 
 REFERENCES = [f"the {n} small cats sat on mat {n} ." for n in range(12)]
@@ -15,7 +15,13 @@ BLEU = corpus_measures.Bleu()
 
 def scores(**by_label):
     """Returns the scores of labels, each a dict of lines by seed."""
-    return pairs.score_all(by_label, REFERENCES, BLEU)
+    return {
+        label: {
+            seed: BLEU.scored(BLEU.counts(lines, REFERENCES))
+            for seed, lines in by_seed.items()
+        }
+        for label, by_seed in by_label.items()
+    }
 
 
 def pair(a="a", b="b", bleu=(30.0, 20.0), **changes):
@@ -49,7 +55,7 @@ class CompareTest(parameterized.TestCase):
         by_label = scores(
             a={1: REFERENCES, 2: WORSE, 3: WORST}, b={2: WORST, 1: WORSE}
         )
-        found = pairs.compare("a", "b", by_label, BLEU)
+        found = pairwise.compare("a", "b", by_label, BLEU)
         a, b = by_label.values()
         full, worse, worst = (x.score for x in a.values())
         self.assertEqual(found["seeds"], [1, 2])
@@ -68,7 +74,7 @@ class CompareTest(parameterized.TestCase):
             dict(zip(*x, strict=True)) for x in zip(seeds, sides, strict=True)
         )
         by_label = scores(a=a, b=b)
-        found = pairs.compare("a", "b", by_label, BLEU)
+        found = pairwise.compare("a", "b", by_label, BLEU)
         self.assertEqual((found["seeds"], found["by_seed"]), ([], []))
         models = (list(x.values()) for x in by_label.values())
         self.assert_compared(found, *models, False)
@@ -83,7 +89,7 @@ class CompareTest(parameterized.TestCase):
         ({1: WORSE, 2: WORSE}, {3: WORST, 4: WORST}),
     )
     def test_one_training_or_copies_are_never_called_better(self, a, b):
-        (found,) = pairs.compare_all(scores(a=a, b=b), BLEU)
+        (found,) = pairwise.compare_all(scores(a=a, b=b), BLEU)
         self.assertGreater(found["sentences_low"], 0)
         self.assertIsNone(found["p_value"])
         self.assertFalse(found["is_beyond_chance"])
@@ -97,7 +103,7 @@ class CorrectTest(parameterized.TestCase):
         ("abcde", "ab ac ad ae"),
     )
     def test_pairs_of_few_and_of_many_labels(self, labels, expected):
-        found = pairs.choose(list(labels))
+        found = pairwise.choose(list(labels))
         self.assertEqual(" ".join(map("".join, found)), expected)
 
     @parameterized.parameters(
@@ -111,7 +117,7 @@ class CorrectTest(parameterized.TestCase):
         ([None, None], [None, None]),
     )
     def test_better_is_decided_by_corrected_p_values(self, p_values, expected):
-        found = pairs.correct([pair(p_value=p) for p in p_values])
+        found = pairwise.correct([pair(p_value=p) for p in p_values])
         for one, p in zip(found, expected, strict=True):
             self.assertAlmostEqual(one["p_corrected"], p, places=12)
             self.assertEqual(one["tests"], len(p_values) - p_values.count(None))
@@ -124,7 +130,7 @@ class VerdictTest(absltest.TestCase):
     def test_names_the_best_and_says_what_each_pair_shows(self):
         of = {"a": 30.0, "b": 20.0, "c": 33.0, "d": 29.5, "e": 31.0}
         p_values = {"b": 0.001, "c": 0.01, "d": 0.5, "e": None}
-        found = pairs.correct(
+        found = pairwise.correct(
             [
                 pair("a", label, (30.0, of[label]), p_value=p)
                 for label, p in p_values.items()
@@ -132,11 +138,11 @@ class VerdictTest(absltest.TestCase):
         )
         found[-1]["spread_b"] = None
         self.assertRegex(
-            pairs.verdict(summary(**of), found),
+            pairwise.verdict(summary(**of), found),
             "c has the highest BLEU.*a is better than b by 10.0 BLEU .p = "
             "0.003.. c is better than a by 3.0 BLEU .p = 0.02.. a and d .*may "
             "explain .p = 0.5.. e has 1.0 BLEU more.*cannot be tested.*more "
             "seeds.*corrected for 3 pairs",
         )
-        alone = pairs.verdict(summary(a=1.0), [])
+        alone = pairwise.verdict(summary(a=1.0), [])
         self.assertEqual(alone, "a has the highest BLEU, 1.0.")

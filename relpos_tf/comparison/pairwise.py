@@ -32,27 +32,6 @@ def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
     return [(first, other) for other in others]
 
 
-def score_all(
-    translations: Mapping[str, Mapping[int | str | None, Sequence[str]]],
-    references: Sequence[str],
-    measure: corpus_measures.Measure,
-) -> Scores:
-    """Returns the scores of all labels in a measure.
-
-    Args:
-        translations: By label and seed.
-        references: Of the lines.
-        measure: The measure.
-    """
-    return {
-        label: {
-            seed: measure.scored(measure.counts(lines, references))
-            for seed, lines in by_seed.items()
-        }
-        for label, by_seed in translations.items()
-    }
-
-
 def compare_all(
     scores: Scores, measure: corpus_measures.Measure
 ) -> list[dict[str, Any]]:
