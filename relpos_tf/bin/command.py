@@ -50,6 +50,7 @@ from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.utils import extras
+from relpos_tf.utils import locks
 from relpos_tf.utils import memory
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
@@ -316,6 +317,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         return 0
     logger()
     try:
+        locks.check_system(name)
         parse(module.FLAGS, arguments)
         if path := module.FLAGS.flag_values_dict().get("usr_dir"):
             _import_usr_dir(path)

@@ -16,6 +16,7 @@ from relpos_tf.decoding import export_files
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.utils import extras
+from relpos_tf.utils import locks
 
 
 class Kind(NamedTuple):
@@ -36,6 +37,8 @@ class Kind(NamedTuple):
         Raises:
             UserError: the folder is damaged, or a package is not installed.
         """
+        if self.needs_tensorflow:  # and tensorflow-text, not for Windows
+            locks.check_system(self.folder)
         with extras.imports("translate", self.folder):
             module = importlib.import_module(f"{__package__}.{self.module}")
         return getattr(module, self.loader)(path, **options)

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_util  # nothing public says it
+
+from relpos_tf.utils import graphs
 
 # The most numbers of one matrix: 64 MiB in float32. About five such matrices
 # are in use at once. With lines of usual length, no batch comes near it.
@@ -40,8 +41,7 @@ def at_once(rows: int | tf.Tensor, numbers_per_row: int | tf.Tensor) -> bool:
     True if the graph knows that it is small, in `whole`, and under XLA, which
     needs one size in all iterations of a loop, and manages the memory itself.
     """
-    graph = tf.compat.v1.get_default_graph()
-    if _is_whole.get() or control_flow_util.GraphOrParentsInXlaContext(graph):
+    if _is_whole.get() or graphs.are_for_xla():
         return True
     if tf.is_tensor(rows) or tf.is_tensor(numbers_per_row):
         return False

@@ -5,13 +5,35 @@ other's half-written checkpoints and events. On a file system without locks
 nothing is locked.
 """
 
-import fcntl
 import os
 import pathlib
+import sys
 
 from relpos_tf import errors
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # on Windows
+    fcntl = None
+
 _locked: set[pathlib.Path] = set()
+
+
+def check_system(task: str) -> None:
+    """Refuses a system without locks.
+
+    Args:
+        task: str. What needs them, for the message.
+
+    Raises:
+        UserError: this is such a system.
+    """
+    if fcntl is None:
+        raise errors.UserError(
+            f"Expected Linux or macOS, which {task} needs. Received: "
+            f"{sys.platform}, where only the Keras layers work, and Translator "
+            "with exports for CTranslate2. On Windows, use WSL."
+        )
 
 
 def acquire_exclusive(directory: str | pathlib.Path) -> None:
@@ -49,7 +71,11 @@ def lock(descriptor: int) -> bool:
     """Locks an open file until all processes that inherit it have ended.
 
     Returns False if another process has locked it.
+
+    Raises:
+        UserError: see `check_system`.
     """
+    check_system("writing files")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import resource
 import sys
 
 # Of mallopt, in the C library of GNU: M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD.
@@ -17,6 +16,8 @@ def peak_mb() -> float:
             for line in file:
                 if line.startswith("VmHWM:"):
                     return int(line.split()[1]) / 2**10
+    import resource  # Windows has none.
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # In KiB, on macOS in bytes.
     return peak / (2**20 if sys.platform == "darwin" else 2**10)

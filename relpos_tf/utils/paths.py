@@ -11,8 +11,8 @@ from typing import Any
 
 from relpos_tf import errors
 
-# pathlib makes one slash of two.
-_ADDRESS = re.compile(r"(?<![\w.+/-])[A-Za-z][\w.+-]*:/[^\s,'\"\]]*")
+# pathlib makes one slash of two. One letter is a drive of Windows.
+_ADDRESS = re.compile(r"(?<![\w.+/-])[A-Za-z][\w.+-]+:/[^\s,'\"\]]*")
 
 
 def check_folder(path: str | pathlib.Path) -> None:
@@ -126,7 +126,7 @@ def check_name(path: str | pathlib.Path) -> None:
     check_local("A path", path)
     name = os.fspath(path)
     is_utf8 = name == name.encode(errors="ignore").decode()
-    if not is_utf8 or set("*?[\\") & set(name):
+    if not is_utf8 or (set("*?[\\") - {os.sep}) & set(name):
         raise errors.UserError(
             "Expected a name in UTF-8, without * ? [ and \\, which are a "
             f"pattern for TensorFlow. Received: {name!r}. Rename it."

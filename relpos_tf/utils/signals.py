@@ -13,8 +13,9 @@ from collections.abc import Callable
 from collections.abc import Iterator
 
 _WAIT = b"\nStopping; once more to stop without waiting for it.\n"
-# The signals that end a command. All are answered alike.
-NUMBERS = [signal.Signals[f"SIG{x}"] for x in "INT TERM HUP USR1 USR2".split()]
+_NAMES = "SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"
+# The signals that end a command. All are answered alike. Windows has two.
+NUMBERS = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
 
 
 class Stopped(KeyboardInterrupt):
