@@ -10,22 +10,19 @@ from tests.conformance import help_test
 
 WINDOWS = r"""
 import os, signal, sys, warnings
-for name in "fcntl", "grp", "pwd", "resource", "termios":
-    sys.modules[name] = None  # no import finds it
-for name in "SIGHUP", "SIGUSR1", "SIGUSR2", "pthread_sigmask":
-    delattr(signal, name)
-for name in "O_NOFOLLOW", "fork", "getuid", "sched_getaffinity", "statvfs":
-    delattr(os, name)
+# No import finds them.
+sys.modules |= dict.fromkeys("fcntl grp pwd resource termios".split())
+del signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.pthread_sigmask
+del os.O_NOFOLLOW, os.fork, os.getuid, os.sched_getaffinity, os.statvfs
 os.sep = "\\"
 warnings.filterwarnings("error", "", EncodingWarning, "relpos_tf")
 """
 WORK = """
 import os, sys
 os.chdir(sys.argv[1])
-from relpos_tf import Translator
-print(Translator.load(sys.argv[2]).translate(["7", "twenty-one days"]))
-
 import keras, relpos_tf
+translator = relpos_tf.Translator.load(sys.argv[2])
+print(translator.translate(["7", "twenty-one days"]))
 keras.utils.set_random_seed(1)
 layer = relpos_tf.RelativeMultiHeadAttention(2, 3, max_relative_position=2)
 block = relpos_tf.TransformerAttention(4, 2)
@@ -33,19 +30,16 @@ x = keras.random.normal([2, 5, 4])
 print(layer(x, x).numpy().tolist(), block(x).numpy().tolist())
 """
 REFUSED = """
-import importlib
-from relpos_tf import Translator
+import importlib, relpos_tf
 from relpos_tf.bin import command
 from relpos_tf.utils import files
-
 for name in sys.argv[3:]:
-    main = importlib.import_module(f"relpos_tf.bin.{name}").main
-    print(command.execute(main, []), end=" ", flush=True)
-for task in Translator.load, lambda path: files.write(path / "x", ""):
+    command.execute(importlib.import_module("relpos_tf.bin." + name).main, [])
+for task in relpos_tf.Translator.load, lambda path: files.write(path + "x", ""):
     try:
-        task(__import__("pathlib").Path(sys.argv[2]))
-    except Exception as error:
-        print(type(error).__name__, error)
+        task(sys.argv[2])
+    except relpos_tf.errors.UserError as error:
+        print(error, file=sys.stderr)
 """
 
 
@@ -60,22 +54,19 @@ class WindowsTest(folders.TestCase):
         ctranslate2_runs.skip_without_library()
         for path in ("plain", "c:/a\\b"):
             shutil.copytree(ctranslate2_runs.export_of(), self.folder / path)
-        self.assertEqual(
-            self.python(WINDOWS + WORK, "c:/a\\b").stdout,
-            self.python(WORK, "plain").stdout,
-        )
+        found = self.python(WINDOWS + WORK, "c:/a\\b").stdout
+        self.assertEqual(found, self.python(WORK, "plain").stdout)
 
     def test_all_else_is_refused_in_a_sentence(self):
         names = help_test.COMMANDS
         done = self.python(WINDOWS + REFUSED, tiny_run.path(), *names)
-        sentence = "Expected Linux or macOS, which {} needs. Received: linux, "
-        lines = done.stderr.splitlines()
-        for name, line in zip(names, lines, strict=True):
-            want = f"relpos-{name}: {sentence.format(f'relpos-{name}')}"
-            self.assertStartsWith(line, want)
-        *codes, load, write = done.stdout.replace("1 ", "1\n").splitlines()
-        self.assertEqual(codes, ["1"] * len(names))
-        self.assertStartsWith(load, f"UserError {sentence.format('a run')}")
-        want = f"UserError {sentence.format('writing files')}"
-        self.assertStartsWith(write, want)
-        self.assertEqual(list(tiny_run.path().glob("x*")), [])
+        tasks = [f"relpos-{name}" for name in names]
+        wants = [
+            f"{task}: Expected Linux or macOS, which {task} " for task in tasks
+        ]
+        for task in ("a run", "writing files"):
+            wants.append(f"Expected Linux or macOS, which {task} ")
+        for line, want in zip(done.stderr.splitlines(), wants, strict=True):
+            self.assertStartsWith(line, f"{want}needs. Received: linux, where ")
+        path = tiny_run.path()
+        self.assertEmpty(list(path.parent.glob(f"{path.name}x*")))

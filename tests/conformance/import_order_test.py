@@ -1,12 +1,13 @@
-"""The order of imports: rooms, and the only modules with heavy libraries.
+"""The order of imports: rooms, and who imports libraries, or their secrets.
 
 A room is a folder of the package, or one of the three modules at its root. A
 module may import its own room and the rooms that stand before it in `ROOMS`.
-There are no import cycles.
+There are no import cycles. CONTRIBUTING.md lists private names of libraries.
 """
 
 import ast
 import functools
+import re
 
 from absl.testing import parameterized
 
@@ -50,6 +51,10 @@ IMPORTERS = {
     "prometheus_client": {"serving.metrics"},
     "absl": set(),
 }
+# Names, and modules, of which no document of a library speaks.
+PRIVATE = re.compile(r"_[^_]|.*\.(_|src\.|python\.|protocols\.)")
+# With an underscore, but public: of named tuples and of `os`.
+PUBLIC = {"_asdict", "_fields", "_replace", "_exit"}
 # Modules that must not import TensorFlow, which takes seconds and may not be
 # installed: what names are looked up with, and what translates and scores with
 # exports for CTranslate2 and LiteRT.
@@ -97,6 +102,17 @@ def imported(path):
             continue
         found += names
     return found
+
+
+def private_names(path):
+    """Returns the names of a file that it reads, and that it defines."""
+    text = path.read_text(encoding="utf-8")
+    read, defined = set(re.findall(r'getattr\(\w+, "(\w+)"', text)), set()
+    for node in ast.walk(ast.parse(text)):
+        is_read = isinstance(getattr(node, "ctx", None), ast.Load)
+        for kind in ("attr", "id", "name"):
+            (read if is_read else defined).add(str(getattr(node, kind, "")))
+    return [{x for x in names if PRIVATE.match(x)} for names in (read, defined)]
 
 
 def package_imports(path):
@@ -179,6 +195,24 @@ class ImportOrderTest(parameterized.TestCase):
             if name.split(".")[0] == library
         ]
         self.assertEmpty(wrong)
+
+    def test_contributing_lists_the_private_names_of_libraries(self):
+        used, all_defined = [], set(PUBLIC)
+        for path in PACKAGE.rglob("*.py"):
+            read, defined = private_names(path)
+            names = read.union(filter(PRIVATE.match, imported(path)))
+            used += [(x, str(path.relative_to(calls.ROOT))) for x in names]
+            all_defined |= defined
+        page = (calls.ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^\| \w+ \| (.*) \| `(.*)` \|$", page, re.M)
+        self.assertCountEqual(
+            [
+                (x, file)
+                for row, file in rows
+                for x in re.findall(r"[\w.]+", row)
+            ],
+            [(x, file) for x, file in used if x not in all_defined],
+        )
 
     def test_light_modules_need_no_tensorflow(self):
         code = f"""
