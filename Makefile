@@ -7,10 +7,16 @@
 # make test-oldest    layers and model on the oldest TensorFlow and Keras that
 #             pyproject.toml allows, without the packages of translation, in an
 #             environment of its own: TENSORFLOW, KERAS and NUMPY choose others
+# make test-newest    every test, with the newest TensorFlow, Keras, SentencePiece
+#             and sacreBLEU that pip finds, in an environment of its own
+# make package  build wheel and source distribution, and try each in an empty
+#             environment
 # make check  for daily work: lint, and the tests of layers, data and documents
 # make lint   ruff: rules and formatting; mypy: types of the core
 # make bench  every figure that the project aims at, ten quiet minutes
 # make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
+# make headline  the first updates of the recipe for Multi30k, downloaded, and
+#             whether loss and BLEU are those of earlier runs: half an hour
 # make golden write the golden files of the hparams sets again, and the page of
 #             hyper-parameters
 # make docs   the site of docs/ in build/site, all links checked, in an
@@ -25,11 +31,13 @@ BACKENDS := .venv-backends
 JAX ?= jax
 TORCH ?= torch
 OLDEST := .venv-oldest
+NEWEST := .venv-newest
 DOCS := .venv-docs
 TENSORFLOW ?= 2.18.1
 KERAS ?= 3.8.0
 NUMPY ?= 1.26.4
 DEMO := runs/demo
+PACKAGE := build/package
 PROBLEM := translate_ende_phrases
 
 # --no-loadscope-reorder keeps the order of tests/conftest.py.
@@ -39,7 +47,8 @@ PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
 PORTABLE := TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2 \
   CT2_FORCE_CPU_ISA=AVX2
 
-.PHONY: demo test test-portable test-backends test-oldest check lint bench bench-peers golden docs clean venv
+.PHONY: demo test test-portable test-backends test-oldest test-newest package \
+  check lint bench bench-peers headline golden docs clean venv
 
 venv: $(STAMP)
 
@@ -101,6 +110,31 @@ test-oldest: $(OLDEST)/.installed-$(TENSORFLOW)-$(KERAS)-$(NUMPY)
 	TF_CPP_MIN_LOG_LEVEL=3 $(OLDEST)/bin/python -m pytest -q \
 	  tests/layers tests/backends tests/models/transformer*_test.py
 
+test-newest:
+	$(MAKE) VENV=$(NEWEST) venv
+	$(NEWEST)/bin/python -m pip install --disable-pip-version-check --upgrade \
+	  tensorflow tensorflow-text keras sentencepiece sacrebleu
+	$(MAKE) VENV=$(NEWEST) test
+
+# Away from the sources, so that nothing finds them.
+package:
+	rm -rf $(PACKAGE)
+	$(PYTHON) -m venv $(PACKAGE)/build
+	$(PACKAGE)/build/bin/python -m pip install --quiet \
+	  --disable-pip-version-check build
+	$(PACKAGE)/build/bin/python -m build --outdir $(PACKAGE)/dist .
+	for file in $(PACKAGE)/dist/*; do \
+	  $(PYTHON) -m venv --clear $(PACKAGE)/env && \
+	  $(PACKAGE)/env/bin/python -m pip install --quiet \
+	    --disable-pip-version-check -c constraints.txt "$$file[translate]" && \
+	  cd $(PACKAGE) && rm -rf data runs && \
+	  env/bin/relpos-trainer --help > /dev/null && \
+	  env/bin/python -c 'import relpos_tf.layers' && \
+	  env/bin/relpos-trainer --train_steps=2 && \
+	  echo "twenty-one days" | env/bin/relpos-decoder && \
+	  cd $(CURDIR) || exit 1; \
+	done
+
 check: lint
 	$(PYTEST) tests/conformance tests/data tests/layers
 
@@ -115,6 +149,14 @@ bench: $(STAMP)
 bench-peers: $(STAMP)
 	$(BIN)/python benchmarks/peers/build.py build/peers
 	$(BIN)/python benchmarks/summary.py --peers=build/peers
+
+headline: $(STAMP)
+	rm -rf runs/headline
+	$(BIN)/python trainer.py --problem=translate_ende_multi30k \
+	  --hparams_set=transformer_relative_multi30k \
+	  --hparams=activation_dtype=bfloat16,average_epochs=0 \
+	  --train_steps=500 --random_seed=1 --output_dir=runs/headline
+	$(BIN)/python benchmarks/headline.py runs/headline
 
 golden: $(STAMP)
 	$(BIN)/python -m tests.conformance.golden_test
