@@ -130,7 +130,7 @@ package:
 	  cd $(PACKAGE) && rm -rf data runs && \
 	  env/bin/relpos-trainer --help > /dev/null && \
 	  env/bin/python -c 'import relpos_tf.layers' && \
-	  env/bin/relpos-trainer --train_steps=2 && \
+	  env/bin/relpos-trainer --schedule=train --train_steps=2 && \
 	  echo "twenty-one days" | env/bin/relpos-decoder && \
 	  cd $(CURDIR) || exit 1; \
 	done

@@ -14,7 +14,7 @@ from relpos_tf import errors
 try:
     import fcntl
 except ModuleNotFoundError:  # on Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 _locked: set[pathlib.Path] = set()
 
