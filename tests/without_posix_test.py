@@ -19,9 +19,9 @@ warnings.filterwarnings("error", "", EncodingWarning, "relpos_tf")
 """
 WORK = """
 import os, sys
-os.chdir(sys.argv[1])
+os.chdir(sys.argv[2])
 import keras, relpos_tf
-translator = relpos_tf.Translator.load(sys.argv[2])
+translator = relpos_tf.Translator.load(sys.argv[1])
 print(translator.translate(["7", "twenty-one days"]))
 keras.utils.set_random_seed(1)
 layer = relpos_tf.RelativeMultiHeadAttention(2, 3, max_relative_position=2)
@@ -33,20 +33,20 @@ REFUSED = """
 import importlib, relpos_tf
 from relpos_tf.bin import command
 from relpos_tf.utils import files
-for name in sys.argv[3:]:
+for name in sys.argv[2:]:
     command.execute(importlib.import_module("relpos_tf.bin." + name).main, [])
 for task in relpos_tf.Translator.load, lambda path: files.write(path + "x", ""):
     try:
-        task(sys.argv[2])
+        task(sys.argv[1])
     except relpos_tf.errors.UserError as error:
         print(error, file=sys.stderr)
 """
 
 
 class WindowsTest(folders.TestCase):
-    def python(self, code, *words):
-        words = "-X", "warn_default_encoding", "-c", code, self.folder, *words
-        done = calls.python(*map(str, words))
+    def python(self, *words):
+        code, *words = map(str, words)
+        done = calls.python("-X", "warn_default_encoding", "-c", code, *words)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
@@ -54,19 +54,12 @@ class WindowsTest(folders.TestCase):
         ctranslate2_runs.skip_without_library()
         for path in ("plain", "c:/a\\b"):
             shutil.copytree(ctranslate2_runs.export_of(), self.folder / path)
-        found = self.python(WINDOWS + WORK, "c:/a\\b").stdout
-        self.assertEqual(found, self.python(WORK, "plain").stdout)
+        found = self.python(WINDOWS + WORK, "c:/a\\b", self.folder).stdout
+        self.assertEqual(found, self.python(WORK, "plain", self.folder).stdout)
 
     def test_all_else_is_refused_in_a_sentence(self):
         names = help_test.COMMANDS
         done = self.python(WINDOWS + REFUSED, tiny_run.path(), *names)
-        tasks = [f"relpos-{name}" for name in names]
-        wants = [
-            f"{task}: Expected Linux or macOS, which {task} " for task in tasks
-        ]
-        for task in ("a run", "writing files"):
-            wants.append(f"Expected Linux or macOS, which {task} ")
-        for line, want in zip(done.stderr.splitlines(), wants, strict=True):
-            self.assertStartsWith(line, f"{want}needs. Received: linux, where ")
-        path = tiny_run.path()
-        self.assertEmpty(list(path.parent.glob(f"{path.name}x*")))
+        tasks = [*(f"relpos-{x}" for x in names), "a run", "writing files"]
+        for line, task in zip(done.stderr.splitlines(), tasks, strict=True):
+            self.assertIn(f"Expected Linux or macOS, which {task} needs", line)
