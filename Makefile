@@ -47,8 +47,7 @@ PYTEST := TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest -q \
 PORTABLE := TF_ENABLE_ONEDNN_OPTS=0 ONEDNN_MAX_CPU_ISA=AVX2 \
   CT2_FORCE_CPU_ISA=AVX2
 
-.PHONY: demo test test-portable test-backends test-oldest test-newest package \
-  check lint bench bench-peers headline golden docs clean venv
+.PHONY: demo test test-portable test-backends test-oldest test-newest package check lint bench bench-peers headline golden docs clean venv
 
 venv: $(STAMP)
 

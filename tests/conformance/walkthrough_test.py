@@ -35,7 +35,7 @@ FOLDERS = (
     "tools",
 )
 # The first part of a dotted name that belongs to another package.
-OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf"})
+OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf", "uvicorn"})
 FILE_ENDINGS = frozenset(
     {"bin", "data", "extra", "gz", "html", "ids", "index", "json", "jsonl"}
     | {"lengths", "md", "model", "npz", "part", "pb", "py", "sh", "source"}
