@@ -17,8 +17,8 @@
 # make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
 # make headline  the first updates of the recipe for Multi30k, downloaded, and
 #             whether loss and BLEU are those of earlier runs: half an hour
-# make golden write the golden files of the hparams sets again, and the page of
-#             hyper-parameters
+# make golden write tests/hparam_sets.json, what each set has for the defaults,
+#             and the page of hyper-parameters
 # make docs   the site of docs/ in build/site, all links checked, in an
 #             environment of its own
 # make clean  remove what the tools and the demo wrote
@@ -158,7 +158,7 @@ headline: $(STAMP)
 	$(BIN)/python benchmarks/headline.py runs/headline
 
 golden: $(STAMP)
-	$(BIN)/python -m tests.conformance.golden_test
+	$(BIN)/python -m tests.hparam_sets_test
 
 $(DOCS)/.installed: constraints.txt
 	test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)

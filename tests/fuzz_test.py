@@ -2,25 +2,16 @@
 
 import pathlib
 import tempfile
-import unicodedata
 
 import hypothesis
-import tensorflow as tf
 from absl.testing import parameterized
 from hypothesis import strategies
 
 import relpos_tf
-from relpos_tf.data import graph_tokenizers
-from relpos_tf.data import pieces
-from relpos_tf.data import t2t_subwords
-from relpos_tf.data import tokenizer
 from relpos_tf.decoding import engines
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import translate
-from relpos_tf.utils import text as text_lib
 from tests import tiny_run
-from tests.data import spelling_test
-from tests.data import t2t_subwords_test
 
 _ODD = (
     *("\0", "\r", "\x85", "\u2028", "\u2029", "\x0b", "\x1c", "\t", "\ufeff"),
@@ -45,17 +36,6 @@ _LINES_OF_BYTES = strategies.lists(
     ),
     max_size=7,
 ).map(lambda parts: b"".join(parts).replace(b"\n", b""))
-# 10,000 characters each.
-_LONG_LINES = strategies.sampled_from(
-    [
-        b"the man " * 1250,
-        "\u65e5".encode() * 10_000,
-        b"!" * 10_000,
-        b" " * 10_000,
-        b"\xff" * 10_000,
-        "e\u0301".encode() * 5000,
-    ]
-)
 _PAIRS = strategies.lists(
     strategies.tuples(_LINES_OF_BYTES, _LINES_OF_BYTES),
     min_size=1,
@@ -75,28 +55,13 @@ def examples(number):
 
 
 def setUpModule():
-    global _folder, _tokenizers, _translator
+    global _folder, _translator
     _folder = tempfile.TemporaryDirectory()
-    folder = pathlib.Path(_folder.name)
-    pieces.train(tiny_run.TEXT * 5, folder / "made.model", 400)
-    path = folder / "t2t.subwords"
-    path.write_text(t2t_subwords_test.T2T["vocab_file"], encoding="utf-8")
-    _tokenizers = {
-        "sentencepiece": tokenizer.Tokenizer(folder / "made.model"),
-        "subwords": t2t_subwords.SubwordTokenizer(path),
-    }
     _translator = relpos_tf.Translator.load(tiny_run.path())
 
 
 def tearDownModule():
     _folder.cleanup()
-
-
-def spelled(line):
-    """Returns what lines that SentencePiece need not tell apart share."""
-    kept = line.translate(dict.fromkeys(map(ord, spelling_test.INVISIBLE)))
-    kept = " ".join(kept.replace("\u2581", "_").split())
-    return unicodedata.normalize("NFD", kept)
 
 
 def lines_of(content):
@@ -113,39 +78,6 @@ def lines_of(content):
 class FuzzTest(parameterized.TestCase):
     def path(self, name):
         return pathlib.Path(_folder.name, name)
-
-    @parameterized.parameters("sentencepiece", "subwords")
-    def test_tokens_are_ids_and_come_back_alike_in_graph(self, name):
-        tokens = _tokenizers[name]
-        graph = graph_tokenizers.of(tokens)
-
-        @examples(5)
-        @hypothesis.given(
-            strategies.lists(
-                _LINES_OF_BYTES | _LONG_LINES, min_size=1, max_size=3
-            )
-        )
-        def check(lines):
-            strings = [line.decode("utf-8", errors="replace") for line in lines]
-            rows = tokens.encode_batch(strings)
-            for string, row in zip(strings, rows, strict=True):
-                self.assertEqual(row[-1], text_lib.EOS_ID)
-                self.assertNotIn(text_lib.EOS_ID, row[:-1])
-                self.assertBetween(min(row), 1, tokens.vocab_size - 1)
-                self.assertBetween(max(row), 1, tokens.vocab_size - 1)
-                found = tokens.decode(row)
-                if name == "sentencepiece":
-                    self.assertEqual(spelled(found), spelled(string))
-                else:
-                    self.assertEqual(found, string)
-            self.assertEqual(graph.encode(tf.constant(lines)).to_list(), rows)
-            padded = tf.ragged.constant(rows, dtype=tf.int32).to_tensor(0)
-            self.assertEqual(
-                [s.decode() for s in graph.decode(padded).numpy()],
-                list(map(tokens.decode, rows)),
-            )
-
-        check()
 
     @examples(3)
     @hypothesis.given(_PAIRS)

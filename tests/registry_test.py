@@ -132,16 +132,6 @@ def users_own({args}):
         ):
             make("users_own", *given)
 
-    def test_a_function_may_have_further_arguments_with_defaults(self):
-        text = """from relpos_tf import registry
-@registry.register_hparams
-def users_scaled(hidden_size=48):
-    base = registry.hparams("transformer_tiny")
-    return base.replace(hidden_size=hidden_size)
-"""
-        registry.import_usr_dir(str(self.folder("users_scaled", text)))
-        self.assertEqual(registry.hparams("users_scaled").hidden_size, 48)
-
     def test_a_folder_that_failed_can_be_tried_again(self):
         path = self.folder("users_third_set", "raise RuntimeError('not yet')")
         with self.assertRaisesRegex(errors.UserError, "RuntimeError: not yet"):

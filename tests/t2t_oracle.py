@@ -94,30 +94,6 @@ def logits(variables, hparams, inputs, targets, target_space_id=0):
     return x @ _table(variables, hparams, kind).T
 
 
-def loss(scores, targets, label_smoothing=0.0):
-    """Returns the mean cross-entropy of the targets that are not padding.
-
-    Args:
-        scores: `[B, T, V]` logits.
-        targets: `[B, T]` ids, padded with 0.
-        label_smoothing: float. 0 is the loss of an evaluation.
-
-    Returns:
-        A float, in nats, 0 at best whatever the smoothing.
-    """
-    scores = np.asarray(scores, np.float64)
-    size = scores.shape[-1]
-    top = scores.max(-1, keepdims=True)
-    log_sum = top + np.log(np.exp(scores - top).sum(-1, keepdims=True))
-    low = label_smoothing / (size - 1)
-    wanted = np.where(
-        np.arange(size) == targets[..., None], 1 - label_smoothing, low
-    )  # [B, T, V]
-    entropy = -np.sum(wanted * np.log(np.maximum(wanted, 1e-300)), -1)
-    losses = np.sum(wanted * (log_sum - scores), -1) - entropy  # [B, T]
-    return losses[targets != 0].mean()
-
-
 def _doubles(variables, hparams):
     expected = {"ffn_layer": "dense_relu_dense", "norm_type": "layer"}
     for name, value in expected.items():

@@ -329,17 +329,6 @@ class KerasAttentionTest(parameterized.TestCase):
             numpy(example_layer(value_dim=D)(*inputs)), numpy(expected)
         )
 
-    def test_layer_works_in_time_distributed(self):
-        inner = keras.Input([None, 8])
-        block = keras.Model(inner, example_layer()(inner, inner))
-        outer = keras.Input([3, 5, 8])
-        model = keras.Model(outer, keras.layers.TimeDistributed(block)(outer))
-        x = normal(1, 2, 3, 5, 8)
-        result = model.predict(x, verbose=0)
-        for step in range(3):
-            expected = block.predict(x[:, step], verbose=0)
-            np.testing.assert_allclose(result[:, step], expected, 1e-5, 1e-6)
-
     @parameterized.parameters("mixed_bfloat16", "bfloat16", "float64")
     def test_dtype_policies(self, dtype):
         x = normal(1, 2, 5, 11)

@@ -78,6 +78,7 @@ LIGHT = (
     "relpos_tf.training.reporting",
     "relpos_tf.problems.sacrebleu_sets",
     "relpos_tf.comparison.figures",
+    "relpos_tf.bin.average",
     "relpos_tf.bin.bleu",
     "relpos_tf.data.plan",
     "relpos_tf.problems.prepare",

@@ -99,14 +99,6 @@ class PackagingTest(parameterized.TestCase):
                 wrong.append(f"{line}: pinned to {version}")
         self.assertEmpty(wrong)
 
-    def test_sentencepiece_that_crashes_on_a_crafted_tokenizer_is_excluded(
-        self,
-    ):
-        lines = self.setup.extras_require["translate"]
-        (line,) = [x for x in lines if x.startswith("sentencepiece")]
-        specifier = requirements.Requirement(line).specifier
-        self.assertEqual(list(specifier.filter(["0.2.1", "0.2.3"])), ["0.2.3"])
-
     def test_layers_allow_the_versions_that_make_test_oldest_installs(self):
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
         layers = self.setup.extras_require["layers"]

@@ -166,34 +166,6 @@ class PlanTest(parameterized.TestCase):
 
 
 class MixtureTest(absltest.TestCase):
-    corpora = (
-        plan_lib.Corpus(300, 0, 0.2),
-        plan_lib.Corpus(7, 0, 0.5),
-        plan_lib.Corpus(160, 0, 0.3),
-    )
-
-    def counts(self, epochs):
-        """Returns how often each pair comes in each of several epochs."""
-        plan = make(self.corpora, sizes=lengths(most=MAX_LENGTH))
-        found = [pairs_of(plan.epoch(3, epoch)) for epoch in epochs]
-        return np.stack([np.bincount(f, minlength=PAIRS) for f in found])
-
-    def test_each_corpus_has_its_share_of_an_epoch(self):
-        for counts in self.counts(range(3)):
-            shares = [
-                counts[:300].sum(),
-                counts[300:307].sum(),
-                counts[307:].sum(),
-            ]
-            expected = np.array([0.2, 0.5, 0.3]) * PAIRS
-            self.assertLessEqual(np.abs(shares - expected).max(), 1)
-
-    def test_a_corpus_is_read_evenly_over_epochs(self):
-        total = self.counts(range(7)).sum(axis=0)
-        for part in (total[:300], total[300:307], total[307:]):
-            self.assertLessEqual(part.max() - part.min(), 1)
-        self.assertGreater(total[300:307].min(), 200)
-
     def test_every_epoch_has_the_pairs_of_its_share_and_goes_on(self):
         random = np.random.default_rng(11)
         cases = [([1] * 3, [1 / 3] * 3), ([5] * 3, [0.2, 0.1, 0.7])]

@@ -87,9 +87,3 @@ class TokenFilesTest(folders.TestCase):
         self.assertEqual(self.read(tokens, [5]), [pairs[5]])
         with self.assertRaisesRegex(errors.UserError, f"{path} .*shorter"):
             self.read(tokens, [5, 998])
-
-    def test_rows_are_padded_behind(self):
-        padded = token_files.padded(rows_of([[5, 1], [1], [7, 8, 1]]), 4)
-        self.assertEqual(
-            padded.tolist(), [[5, 1, 0, 0], [1, 0, 0, 0], [7, 8, 1, 0]]
-        )

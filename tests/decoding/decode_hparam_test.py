@@ -12,13 +12,7 @@ class DecodeHParamsTest(parameterized.TestCase):
         ("min_length", "1000000", "at most 10000"),
         ("no_repeat_ngram_size", "101", "at most 100"),
         ("beam_size", "3000000000", "at most 2147483647"),
-        ("batch_size", "3000000000", "at most 2147483647"),
-        ("max_input_size", "3000000000", "at most 2147483647"),
-        ("sampling_keep_top_k", "3000000000", "at most 2147483647"),
-        ("random_seed", "2147483648", "at most 2147483647"),
         ("random_seed", "-2147483648", "at least -2147483647"),
-        ("alpha", "inf", "a finite number"),
-        ("alpha", "1e39", "at most 10"),
         ("sampling_temp", "inf", "a finite number"),
         ("sampling_temp", "1e-39", "at least 1e-30"),
         ("sampling_top_p", "0", "above 0"),
@@ -36,23 +30,12 @@ class DecodeHParamsTest(parameterized.TestCase):
         with self.assertRaisesRegex(errors.UserError, "are n_best=N"):
             decode_hparam.DecodeHParams.parse("alpha=1,return_beams=true")
 
-    def test_the_int_of_a_float_becomes_a_float(self):
-        settings = decode_hparam.DecodeHParams(alpha=1, sampling_temp=2)
-        for value in settings.alpha, settings.sampling_temp:
-            self.assertIs(type(value), float)
-
     @parameterized.parameters(
         ("extra_length", "10000", 10000),
-        ("min_length", "10000", 10000),
-        ("no_repeat_ngram_size", "100", 100),
         ("random_seed", "-1", -1),
-        ("alpha", "10", 10.0),
         ("sampling_temp", "1e-30", 1e-30),
-        ("sampling_top_p", "1e-30", 1e-30),
         # As in hparams.
-        ("write_beam_scores", "yes", True),
         ("write_beam_scores", "No", False),
-        ("write_beam_scores", "1", True),
     )
     def test_what_means_something_is_taken(self, name, text, value):
         settings = decode_hparam.DecodeHParams.parse(

@@ -51,28 +51,6 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         expected = search_test.scores_of(model, ids, 0.6)
         self.assertAllClose(scores, expected, atol=1e-4)
 
-    def test_no_n_gram_twice(self):
-        size = 2
-        # With tied embeddings, it repeats itself.
-        model = talkative_model(
-            1.0,
-            num_hidden_layers=2,
-            shared_embedding_and_softmax_weights=True,
-        )
-        lengths = tf.constant([12] * 3)
-
-        def repeats(row):
-            row = strip(row)
-            grams = [*zip(*(row[i:] for i in range(size)), strict=False)]
-            return len(grams) - len(set(grams))
-
-        free, _ = translate("search", model, INPUTS, lengths)
-        self.assertGreater(sum(repeats(row) for row in free[:, 0]), 0)
-        limits = constraints.Constraints(lengths, no_repeat_ngram_size=size)
-        ids, _ = translate("search", model, INPUTS, limits)
-        self.assertGreater(ids.shape[2], size)
-        self.assertEqual({repeats(row) for rows in ids for row in rows}, {0})
-
     @parameterized.parameters("search", "sample")
     def test_prefix_that_repeats_itself_is_kept(self, method):
         model = talkative_model(0.3)

@@ -180,17 +180,6 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
             self.assert_equal_rows(ids, expected[0][:, :n_best])
             self.assertAllClose(scores, expected[1][:, :n_best], atol=1e-5)
 
-    @parameterized.parameters("absolute", "layer")
-    def test_neighbours_and_padding_do_not_matter(self, kind):
-        ids, scores = search.search(made(kind), INPUTS, LENGTHS, **BEAMS)
-        for b, size in enumerate((5, 3, 4)):
-            one = slice(b, b + 1)
-            alone, score = search.search(
-                made(kind), INPUTS[one, :size], LENGTHS[one], **BEAMS
-            )
-            self.assert_equal_rows(ids[one], alone)
-            self.assertAllClose(scores[one], score, atol=1e-5)
-
     @parameterized.parameters(
         (3, 1, False),
         (7, 5, False),
@@ -224,23 +213,3 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertAllEqual(ids[:, 0, 0], [0] * 3)
         self.assertAllGreater(scores[:, 0], beam_search.NO_HYPOTHESIS)
-
-    def test_translate_ids_counts_from_the_padded_length(self):
-        # No end is in sight, so the limit alone decides.
-        model = scale_softmax(make_model(), {1: 0.0})
-        ids, _ = search.translate_ids(
-            model, INPUTS, beam_size=1, alpha=0.6, decode_length=2
-        )
-        self.assertEqual(tuple(ids.shape), (3, 1, 7))
-
-    @parameterized.parameters((14, 1), (0, 1), (3, 4), (3, 0))
-    def test_impossible_numbers_are_refused(self, beam_size, n_best):
-        with self.assertRaisesRegex(ValueError, "Received: n_best="):
-            search.translate_ids(
-                made(),
-                INPUTS,
-                beam_size=beam_size,
-                alpha=0.6,
-                decode_length=2,
-                n_best=n_best,
-            )

@@ -15,7 +15,6 @@ from hypothesis import strategies
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import engines
 from relpos_tf.decoding import sentences
 from relpos_tf.decoding import translator as translator_lib
 from tests.decoding import translator_test
@@ -57,12 +56,6 @@ class Events(parser.HTMLParser):
 
     def handle_comment(self, data):
         self.found += [{data}, ""]
-
-
-def capitals(text, source="en", target="de"):
-    """Returns the translation of one line by `EchoEngine`."""
-    (found,) = translator_of(source, target).translations([text])
-    return found.texts[0]
 
 
 def translator_of(source="en", target="de", engine=None):
@@ -244,10 +237,6 @@ class SentenceTranslatorTest(absltest.TestCase):
         self.assertIn("Where is the station?", batch)
         self.assertLen(batch, 8 + 1 + 3)  # "A." is an initial
 
-    def test_languages_without_blanks(self):
-        self.assertEqual(capitals("一a。二b。", "zh", "en"), "一A。 二B。")
-        self.assertEqual(capitals("One. Two.", "en", "zh"), "ONE.TWO.")
-
     def test_lines_are_answered_while_others_are_read(self):
         read = []
         lines = (read.append(i) or f"a{i}. B." for i in range(5))
@@ -275,14 +264,3 @@ class SentenceTranslatorTest(absltest.TestCase):
             wanted = decode_hparam.DecodeHParams(**wanted)
             with self.assertRaisesRegex(errors.UserError, "one sentence a"):
                 translator_of().translations(["A."], wanted)
-
-    def test_two_hundred_phrases_on_a_line(self):
-        line = " ".join(f"Number {i} is here." for i in range(200))
-        self.assertEqual(capitals(line), line.upper())
-        self.assertIsInstance(
-            next(translator_of().translations([line])), engines.Translation
-        )
-
-
-if __name__ == "__main__":
-    absltest.main()

@@ -5,14 +5,11 @@ tests/export/litert_export_test.py has the same for LiteRT.
 
 import json
 import pathlib
-import shutil
 
 import numpy as np
 from absl.testing import parameterized
 
 import relpos_tf
-from relpos_tf.models import checkpoints
-from relpos_tf.utils import checked_json
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests import without_tensorflow
@@ -32,24 +29,6 @@ from relpos_tf import Translator
 translator = Translator.load(sys.argv[1])
 for arguments in {}, {"n_best": 3, "return_scores": True, "alpha": 1.0}:
     print(json.dumps(translator.translate(sys.argv[2:], **arguments)))
-"""
-GET = """
-import sys
-import relpos_tf
-for name in sys.argv[1:]:
-    try:
-        getattr(relpos_tf, name)
-    except ImportError as error:
-        print(error)
-"""
-LOAD = """
-import sys
-import relpos_tf
-for path in sys.argv[1:]:
-    try:
-        relpos_tf.Translator.load(path)
-    except relpos_tf.errors.UserError as error:
-        print(error)
 """
 ADVICE = (
     r"Received: none\. Install it: pip install 'relpos_tf\[{0}\]' "
@@ -112,61 +91,6 @@ class WithoutTensorFlowTest(parameterized.TestCase):
         for flags in ((), ("--decode_interactive",)):
             out = self.python(*decoder, *flags, input=f"{lines[0]}\n")
             self.assertEqual(out, f"{want[0]}\n")
-
-    def test_a_run_and_a_saved_model_say_what_to_install(self):
-        saved_model = self.folder / "saved_model"
-        saved_model.mkdir()
-        info = checked_json.dumps(
-            {
-                "format": "saved_model",
-                "files": {},
-                "decode_hparams": {},
-                "tokenizer": "",
-                "tokenizer_sha256": "",
-                "longest_source": 0,
-                "max_positions": None,
-            }
-        )
-        (saved_model / "export_info.json").write_text(info)
-        run = tiny_run.path()
-        kinds = {run: "a run", run / "ckpt-7": "a run"}
-        kinds[saved_model] = "a SavedModel"
-        lines = self.python("-c", LOAD, *kinds).splitlines()
-        for line, kind in zip(lines, kinds.values(), strict=True):
-            self.assertRegex(
-                line,
-                r"\AExpected the package (tensorflow|keras), which "
-                rf"{kind} needs\. {ADVICE.format('translate')}",
-            )
-
-    def test_names_of_the_package_say_what_to_install(self):
-        names = {
-            "RelativeMultiHeadAttention": ("layers", "layers"),
-            "TransformerAttention": ("layers", "layers"),
-            "relative_attention": ("layers", "layers"),
-            "load_model": ("load_model", "translate"),
-        }
-        lines = self.python("-c", GET, *names).splitlines()
-        for line, (task, extra) in zip(lines, names.values(), strict=True):
-            self.assertRegex(
-                line,
-                rf"\AExpected the package keras, which relpos_tf\.{task} "
-                r"needs\. " + ADVICE.format(extra),
-            )
-
-    def test_average_needs_no_tensorflow(self):
-        run = shutil.copytree(tiny_run.path(), self.folder / "run")
-        out = self.python(
-            *("-m", "relpos_tf.bin.average", f"--output_dir={run}", "--n=1")
-        )
-        self.assertEqual(out, f"{run}/average/ckpt-7\n")
-        whole, mean = (
-            checkpoints.read(path, ("model/",))
-            for path in (run / "ckpt-7", run / "average" / "ckpt-7")
-        )
-        self.assertEqual(whole.keys(), mean.keys())
-        for name, value in whole.items():
-            np.testing.assert_array_equal(mean[name], value)
 
     @parameterized.parameters("decoder", "trainer", "export")
     def test_other_commands_say_what_to_install(self, name):

@@ -10,6 +10,7 @@ from absl.testing import parameterized
 from relpos_tf.layers import attention
 from relpos_tf.layers import dropout
 from relpos_tf.layers import pairs
+from relpos_tf.layers import relations
 from relpos_tf.layers.positions import shaw
 from relpos_tf.utils import graphs
 from tests import oracles
@@ -20,9 +21,6 @@ from tests.layers.schemes import KINDS
 from tests.layers.schemes import floats
 
 B, H, Q, K, F = 2, 3, 5, 7, 12
-KERNELS = {
-    f"{name}/kernel": (F, F) for name in ("q", "k", "v", "output_transform")
-}
 
 
 def made(kind, size=F, heads=H, more=None, **arguments):
@@ -58,33 +56,16 @@ def padded(lengths, length):
 
 class AttentionTest(testing.LayerTestCase):
     @parameterized.parameters(
-        (
-            KINDS["additive_shared"] | KINDS["t5"],
-            {
-                "localness_position_hidden": (F, F),
-                "localness_position_vectors": (F, H),
-                "localness_window_vectors": (F, H),
-                "score_vectors": (H, F // H),
-                "relative_positions_keys": (5, F // H),
-                "relative_positions_values": (5, F // H),
-                "relative_attention_bias": (8, H),
-            },
-        ),
-        (
-            KINDS["per_head"],
-            {
-                "relative_positions_keys": (H, 5, F // H),
-                "relative_positions_values": (H, 5, F // H),
-            },
-        ),
+        (KINDS["additive_shared"] | KINDS["t5"], 4 + 7),
+        (KINDS["per_head"], 4 + 2),
     )
-    def test_contract(self, case, tables):
+    def test_contract(self, case, number):
         self.assert_layer_contract(
             attention.TransformerAttention(
                 F, H, positions=schemes.schemes(**case), dropout=0.3, name="a"
             ),
             floats(1, B, Q, F),
-            weights=KERNELS | tables,
+            number=number,
         )
 
     @parameterized.parameters(*KINDS)
@@ -266,13 +247,17 @@ class AttentionTest(testing.LayerTestCase):
                 found[0, h, i], np.mean(of_features, 0), atol=1e-6
             )
 
-    def test_tables_begin_as_glorots_for_each_head(self):
-        layer = attention.TransformerAttention(22, 2, positions=[shaw.Shaw(8)])
+    @parameterized.parameters(
+        attention.TransformerAttention(22, 2, positions=[shaw.Shaw(8)]),
+        relations.RelationAttention(22, 2, 17),
+    )
+    def test_tables_begin_apart_as_glorots_for_each_head(self, layer):
         layer.build((None, None, 22))
         limit = (6 / (17 + 11)) ** 0.5
-        self.assertLen(shaw.tables_of(layer), 2)
-        for table in shaw.tables_of(layer).values():
-            largest = np.max(np.abs(table.numpy()), axis=(1, 2))
+        first, second = [w.numpy() for w in layer.weights if w.ndim == 3]
+        self.assertNotAllClose(first, second, atol=0.1)
+        for table in first, second:
+            largest = np.max(np.abs(table), axis=(1, 2))
             self.assertAllInRange(largest, 0.9 * limit, limit)
 
     def test_dropout_zeroes_weights_while_training_only(self):

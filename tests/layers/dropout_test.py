@@ -70,19 +70,6 @@ class DropoutTest(testing.LayerTestCase):
         self.assert_independent(masks[0], masks[2])
         self.assert_independent(masks[1], masks[2])
 
-    def test_an_inner_scope_leaves_the_outer_one_as_it_was(self):
-        layer = dropout.Dropout(0.5)
-        ones = tf.ones(SHAPE)
-        with dropout.seed_scope(tf.constant([3, 5])):
-            first = layer(ones, training=True)
-            with dropout.seed_scope(tf.constant([3, 5])):
-                inner = layer(ones, training=True)
-            second = layer(ones, training=True)
-        with dropout.seed_scope(tf.constant([3, 5])):
-            alone = [layer(ones, training=True) for _ in range(2)]
-        self.assertAllEqual(inner, first)
-        self.assertAllEqual([first, second], alone)
-
     def test_outside_a_scope_every_call_draws_another_mask(self):
         layer = dropout.Dropout(0.5)
         self.assert_independent(mask(layer), mask(layer))

@@ -11,7 +11,6 @@ import tempfile
 import warnings
 
 import keras
-import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
@@ -37,13 +36,6 @@ def example_inputs(queries=5, keys=5):
         tf.constant(testing.normal([1, n], 2, n, F), tf.float32)
         for n in (queries, keys)
     ]
-
-
-def operations(function, inputs):
-    """Returns the types of operations in a graph of unknown lengths."""
-    signature = [tf.TensorSpec([None, None, F])] * inputs
-    graph = graphs.function(function, signature).get_concrete_function().graph
-    return {operation.type for operation in graph.get_operations()}
 
 
 class GraphTest(tf.test.TestCase, parameterized.TestCase):
@@ -91,58 +83,6 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(
                 graph(*inputs), compute(*inputs), rtol=1e-4, atol=1e-5
             )
-
-    @parameterized.parameters(*keras_attention.IMPLEMENTATIONS)
-    def test_a_causal_query_without_a_key_attends_to_all(self, implementation):
-        # The first position is padding: the first query has no key.
-        x, _ = example_inputs()
-        layer = example_layer(implementation=implementation)
-        layer(x, x)
-        testing.randomize(layer)
-        output, scores = layer(
-            x,
-            x,
-            value_mask=np.arange(5) > [[0], [-1]],
-            use_causal_mask=True,
-            return_attention_scores=True,
-        )
-        self.assertAllClose(scores[0, :, 0], np.full([N, 5], 1 / 5), atol=1e-6)
-        values = layer.value_dense(x)[0]  # [S, N, D]
-        table = layer.relative_values.numpy()[:, 2:]  # distances 0, 1, 2
-        vectors = table[:, [0, 1, 2, 2, 2]].mean(1)  # [N, D]
-        heads = tf.reduce_mean(values, 0) + vectors
-        expected = layer.output_dense(heads[None, None])[0, 0]
-        self.assertAllClose(output[0, 0], expected, rtol=1e-4, atol=1e-4)
-
-    def test_one_tensor_of_unknown_length_takes_the_compact_form(self):
-        layer = example_layer()
-        for function in (
-            lambda x: layer(x, x),
-            lambda x: layer(value=x, query=x),
-            lambda x: layer(x, x, tf.identity(x)),
-        ):
-            self.assertIn("MatrixDiagPartV3", operations(function, 1))
-        self.assertNotIn("MatrixDiagPartV3", operations(example_layer(), 2))
-
-    @parameterized.parameters("float32", "mixed_bfloat16", "float64")
-    def test_masks_of_keras_are_obeyed_and_kept(self, policy):
-        ids = np.array([[3, 5, 7, 0, 0], [2, 4, 6, 1, 5]])
-        layer = example_layer(dtype=policy)
-        # In the layer's dtype: Keras 3.8 loses the mask of what it casts.
-        x = keras.layers.Embedding(11, F, mask_zero=True, dtype=policy)(ids)
-        layer(x, x)
-        testing.randomize(layer)
-        found = layer(x, x)
-        self.assertAllEqual(found._keras_mask, ids > 0)
-        self.assertAllEqual(x._keras_mask, ids > 0)
-        plain = tf.identity(x)
-        expected = layer(plain, tf.identity(x), value_mask=ids > 0)
-        self.assertAllClose(
-            tf.cast(found, tf.float32)[ids > 0],
-            tf.cast(expected, tf.float32)[ids > 0],
-            1e-5,
-            1e-5,
-        )
 
     def test_exports_run_without_the_package(self):
         inputs = keras.Input([None, F])

@@ -73,9 +73,3 @@ class MasksOfKerasTest(tf.test.TestCase, parameterized.TestCase):
         batch = np.random.default_rng(3).integers(1, 13, (B, K))
         padded = np.pad(batch, ((0, 0), (0, 4)))
         self.assertAllClose(model(padded), model(batch), 1e-5, 1e-5)
-
-    def test_shapes_are_known_before_the_call(self):
-        x, y = keras.KerasTensor([B, Q, F]), keras.KerasTensor([B, K, F])
-        output, weights = made("shaw")(x, y, return_weights=True)
-        self.assertEqual(output.shape[1:], (Q, F))
-        self.assertEqual(weights.shape[1:], (H, Q, K))

@@ -1,33 +1,13 @@
 """Tests of linear maps and norms: against NumPy and against Keras'."""
 
-import keras
 import numpy as np
 import tensorflow as tf
-from absl.testing import parameterized
 
 from relpos_tf.layers import projections
 from tests import testing
-from tests.layers import schemes
 
 
 class ProjectionTest(testing.LayerTestCase):
-    @parameterized.product(
-        shape=[(3, 5), (2, 3, 5), (2, 1, 3, 5)], use_bias=[True, False]
-    )
-    def test_equals_dense(self, shape, use_bias):
-        layer = projections.Projection(7, activation="relu", use_bias=use_bias)
-        layer.build((*shape[:-1], 5))
-        testing.randomize(layer)
-        dense = keras.layers.Dense(7, activation="relu", use_bias=use_bias)
-        dense.build(shape)
-        dense.set_weights(layer.get_weights())
-        x = schemes.floats(1, *shape)
-        found = tf.function(
-            layer,
-            input_signature=[tf.TensorSpec([None] * (len(shape) - 1) + [5])],
-        )(x)
-        self.assertAllClose(found, dense(x), rtol=1e-5, atol=1e-5)
-
     def test_the_gradient_of_a_bfloat16_bias_counts_every_row(self):
         layer = projections.Projection(7, dtype="mixed_bfloat16")
         layer.build((None, 5))

@@ -29,57 +29,37 @@ X, MEMORY, IDS = (2, 5, HIDDEN), (2, 7, HIDDEN), (2, 5)
 EDGES = (2, 5, 5)
 INTEGERS = IDS, EDGES
 # The arguments of each layer, the shapes of the inputs of its call by name, the
-# last axis of its output, and the shapes of its weights, or their number.
+# last axis of its output, and the number of its weights.
 LAYERS = {
-    "FeedForward": (
-        FEED_FORWARD | {"relu_dropout": 0.3},
-        {"x": X},
-        HIDDEN,
-        {
-            "conv1/kernel": (HIDDEN, 7),
-            "conv1/bias": (7,),
-            "conv2/kernel": (7, HIDDEN),
-            "conv2/bias": (HIDDEN,),
-        },
-    ),
+    "FeedForward": (FEED_FORWARD | {"relu_dropout": 0.3}, {"x": X}, HIDDEN, 4),
     # The norm before acts in `before`, not in the call.
     "Residual": (
         {"norm_before": False, "norm_after": True, "rate": 0.3},
         {"x": X, "y": X},
         HIDDEN,
-        {"after_norm/gamma": (HIDDEN,), "after_norm/beta": (HIDDEN,)},
+        2,
     ),
-    "Projection": (
-        {"units": 7},
-        {"inputs": X},
-        7,
-        {"kernel": (HIDDEN, 7), "bias": (7,)},
-    ),
-    "LayerNorm": (
-        {"epsilon": 0.1},
-        {"inputs": X},
-        HIDDEN,
-        {"gamma": (HIDDEN,), "beta": (HIDDEN,)},
-    ),
-    "Dropout": ({"rate": 0.1}, {"inputs": X}, HIDDEN, {}),
-    "SymbolDropout": ({"rate": 0.1}, {"inputs": X}, HIDDEN, {}),
+    "Projection": ({"units": 7}, {"inputs": X}, 7, 2),
+    "LayerNorm": ({"epsilon": 0.1}, {"inputs": X}, HIDDEN, 2),
+    "Dropout": ({"rate": 0.1}, {"inputs": X}, HIDDEN, 0),
+    "SymbolDropout": ({"rate": 0.1}, {"inputs": X}, HIDDEN, 0),
     "TokenEmbedding": (
         {"vocab_size": 11, "hidden_size": HIDDEN},
         {"ids": IDS},
         HIDDEN,
-        {"embeddings": (11, HIDDEN)},
+        1,
     ),
     "TargetSpaceEmbedding": (
         {"space_id": 1, "spaces": 3, "hidden_size": HIDDEN},
         {"x": X},
         HIDDEN,
-        {"embeddings": (3, HIDDEN)},
+        1,
     ),
     "LearnedPositions": (
         {"max_length": 7, "hidden_size": HIDDEN},
         {"positions": IDS},
         HIDDEN,
-        {"embeddings": (7, HIDDEN)},
+        1,
     ),
     # Other tests of this room have the contract of these.
     "TransformerAttention": (SIZES, {"queries": X}, HIDDEN, 4),
@@ -93,7 +73,7 @@ LAYERS = {
     "EncoderBlock": (BLOCK, {"x": X}, HIDDEN, 12),
     "DecoderBlock": (BLOCK, {"x": X, "memory": MEMORY}, HIDDEN, 18),
 }
-CONTRACT = [name for name in LAYERS if isinstance(LAYERS[name][3], dict)]
+CONTRACT = [*LAYERS][:9]
 NO_MASKS = "TokenEmbedding", "LearnedPositions"
 # To be trained by Keras takes seconds; this one has most of the others in it.
 TRAINED = "EncoderBlock", "TokenEmbedding"
@@ -163,18 +143,17 @@ class ContractTest(testing.LayerTestCase):
     def test_layer_fulfils_it(self, name):
         layer, shapes = made(name)
         inputs = [tf.constant(example(shape)) for shape in shapes]
-        self.assert_layer_contract(layer, *inputs, weights=LAYERS[name][3])
+        self.assert_layer_contract(layer, *inputs, number=LAYERS[name][3])
 
 
 class LayerOfKerasTest(keras_testing.TestCase, parameterized.TestCase):
     @parameterized.parameters(*LAYERS)
     def test_layer_passes(self, name):
-        arguments, shapes, last, weights = LAYERS[name]
+        arguments, shapes, last, number = LAYERS[name]
         is_one = len(shapes) == 1
         (shape, *_) = shapes.values()
         by_name = {f"{key}_shape": one for key, one in shapes.items()}
         dtypes = {key: dtype_of(one) for key, one in by_name.items()}
-        number = len(weights) if name in CONTRACT else weights
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that it shuffles no generator
             self.run_layer_test(

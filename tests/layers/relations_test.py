@@ -161,19 +161,6 @@ class RelativeTest(testing.LayerTestCase):
 
 
 class GatherAndSumTest(tf.test.TestCase, parameterized.TestCase):
-    def test_gradients_have_gradients(self):
-        labels = tf.constant([[[0, 1, 0]]])
-        numbers = tf.constant([[[[2.0, 3.0]]]])
-        with tf.GradientTape() as outer:
-            outer.watch(numbers)
-            with tf.GradientTape() as inner:
-                inner.watch(numbers)
-                cubes = tf.reduce_sum(relations.gather(numbers, labels) ** 3)
-            first = inner.gradient(cubes, numbers)
-        self.assertAllClose(first, [[[[24.0, 27.0]]]], atol=1e-6)
-        second = outer.gradient(first, numbers)
-        self.assertAllClose(second, [[[[24.0, 18.0]]]], atol=1e-6)
-
     def test_long_sums_of_bfloat16_do_not_stop_growing(self):
         weights = tf.fill([1, 1, 1, 4096], tf.constant(1 / 4096, tf.bfloat16))
         ids = tf.zeros([1, 1, 4096], tf.int32)
@@ -220,36 +207,25 @@ class LabelsTest(tf.test.TestCase, parameterized.TestCase):
 
 class LayerTest(testing.LayerTestCase):
     @parameterized.named_parameters(
-        ("per_head", {}, ("keys", "values"), (H,)),
+        ("per_head", {}, 7, (H, R, D)),
         (
             "shared",
             {"heads_share_relations": True, "add_relations_to_keys": False},
-            ("values",),
-            (),
+            6,
+            (R, D),
         ),
     )
-    def test_contract(self, arguments, tables, heads):
-        kernels = ("q", "k", "v", "output_transform")
+    def test_contract(self, arguments, number, shape):
         arguments |= {"add_relation_bias": True, "dropout": 0.3}
+        layer = relations.RelationAttention(F, H, R, **arguments)
         self.assert_layer_contract(
-            relations.RelationAttention(F, H, R, **arguments),
+            layer,
             floats(1, B, Q, F),
             tf.constant(labels_of(3, B, Q, Q)),
-            weights={f"{name}/kernel": (F, F) for name in kernels}
-            | {f"relation_{name}": (*heads, R, D) for name in tables}
-            | {"relation_bias": (*heads, R)},
-            xla=bool(heads),
+            number=number,
+            xla=number == 7,
         )
-
-    def test_new_tables_are_glorots_and_the_bias_is_zero(self):
-        layer = relations.RelationAttention(22, 2, 17, add_relation_bias=True)
-        layer.build((None, None, 22))
-        limit = (6 / (17 + 11)) ** 0.5
-        for table in (layer.key_table, layer.value_table):
-            largest = np.max(np.abs(table.numpy()), axis=(1, 2))
-            self.assertAllInRange(largest, 0.9 * limit, limit)
-        self.assertNotAllClose(layer.key_table, layer.value_table, atol=0.1)
-        self.assertAllEqual(layer.bias_table, np.zeros([2, 17]))
+        self.assertEqual(layer.value_table.shape, shape)
 
     @parameterized.parameters(False, True)
     def test_no_tensor_has_a_vector_for_each_pair(self, batched):

@@ -46,6 +46,7 @@ KINDS = {
     "neither": _RELATIVE | {"add_to_keys": False, "add_to_values": False},
     "k0": {"max_relative_position": 0},
     "k_apart": {"max_relative_position": 3, "max_relative_position_right": 1},
+    "k_before": {"max_relative_position": 1, "max_relative_position_right": 0},
     "k_after": {"max_relative_position": 0, "max_relative_position_right": 2},
     "fixed": {"localness": ("fixed", 3)},
     "layer": {"localness": "layer"},

@@ -1,18 +1,11 @@
 """Tests of feed-forward layers and residual connections."""
 
-import itertools
-
 import numpy as np
 import tensorflow as tf
-from absl.testing import parameterized
 
 from relpos_tf.layers import dropout
 from relpos_tf.layers import sublayers
-from tests import oracles
 from tests import testing
-from tests.layers.schemes import floats
-
-NORMS = ("before_norm", "after_norm")
 
 
 class FeedForwardTest(testing.LayerTestCase):
@@ -29,28 +22,6 @@ class FeedForwardTest(testing.LayerTestCase):
 
 
 class ResidualTest(testing.LayerTestCase):
-    @parameterized.product(before=[True, False], after=[True, False])
-    def test_norms_are_before_and_after_as_asked(self, before, after):
-        layer = sublayers.Residual(
-            norm_before=before, norm_after=after, epsilon=0.1
-        )
-        x, y = floats(1, 2, 3, 5).numpy(), floats(2, 2, 3, 5).numpy()
-        layer.build(x.shape)
-        weights = testing.named_weights(testing.randomize(layer))
-        self.assertEqual(
-            {path.split("/")[0] for path in weights},
-            set(itertools.compress(NORMS, (before, after))),
-        )
-        seen = []
-
-        def sublayer(inputs):
-            seen.append(inputs)
-            return y
-
-        expected = oracles.sublayer(weights, 0.1, x, sublayer)
-        self.assertAllClose(layer.before(x), seen[0], atol=1e-5)
-        self.assertAllClose(layer(x, y), expected, atol=1e-5)
-
     def test_dropout_acts_on_the_sublayer_and_not_on_its_input(self):
         layer = sublayers.Residual(
             norm_before=False, norm_after=False, rate=0.5

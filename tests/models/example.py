@@ -14,104 +14,51 @@ import tensorflow as tf
 from relpos_tf.models import transformer
 from tests import testing
 
-V, F, H, R, LONGEST = 23, 12, 2, 5, 4
+V = 23
+_SINUSOIDS = "self_attention_type=dot_product,pos=timing"
+# What each has instead of `testing.HPARAMS`.
 VARIANTS = {
-    "per_head": {},
-    "shared": {"heads_share_relative_embedding": True},
-    "keys_only": {"add_relative_to_values": False},
-    "absolute": {"self_attention_type": "dot_product", "pos": "timing"},
-    "relative_and_absolute": {"pos": "timing"},
+    "per_head": "",
+    "shared": "heads_share_relative_embedding=true",
+    "keys_only": "add_relative_to_values=false",
+    "absolute": _SINUSOIDS,
+    "relative_and_absolute": "pos=timing",
     # Shorter than the targets: the later positions share a vector.
-    "learned": {
-        "self_attention_type": "dot_product",
-        "pos": "emb",
-        "max_length": LONGEST,
-    },
-    "higher_decoder": {"num_decoder_layers": 3},
-    "untied": {
-        "shared_embedding": False,
-        "shared_embedding_and_softmax_weights": False,
-    },
-    "pre_norm": {
-        "layer_preprocess_sequence": "n",
-        "layer_postprocess_sequence": "da",
-    },
-    "target_space": {
-        "use_target_space_embedding": True,
-        "target_space_id": 9,
-    },
-    "reshape": {"relative_attention_implementation": "reshape"},
-    "localness_fixed": {
-        "self_attention_type": "dot_product",
-        "pos": "timing",
-        "localness": "fixed",
-        "localness_window": 3,
-    },
-    "localness_layer": {"localness": "layer", "attention_window": 2},
-    "localness_query": {
-        "localness": "query",
-        "encoder_attention_direction": "split",
-    },
-    "t5_bias": {
-        "self_attention_type": "dot_product_relative_bias",
-        # Buckets from 0, 1, 2 and 4 on in each direction of the encoder.
-        "relative_attention_num_buckets": 8,
-        "relative_attention_max_distance": 6,
-    },
-    "alibi": {"self_attention_type": "dot_product_alibi"},
-    "rotary": {"self_attention_type": "dot_product_rotary"},
+    "learned": "self_attention_type=dot_product,pos=emb,max_length=4",
+    "higher_decoder": "num_decoder_layers=3",
+    "untied": "shared_embedding=false,"
+    "shared_embedding_and_softmax_weights=false",
+    "pre_norm": "layer_preprocess_sequence=n,layer_postprocess_sequence=da",
+    "target_space": "use_target_space_embedding=true,target_space_id=9",
+    "reshape": "relative_attention_implementation=reshape",
+    "localness_fixed": f"{_SINUSOIDS},localness=fixed,localness_window=3",
+    "localness_layer": "localness=layer,attention_window=2",
+    "localness_query": "localness=query,encoder_attention_direction=split",
+    # Buckets from 0, 1, 2 and 4 on in each direction of the encoder.
+    "t5_bias": "self_attention_type=dot_product_relative_bias,"
+    "relative_attention_num_buckets=8,relative_attention_max_distance=6",
+    "alibi": "self_attention_type=dot_product_alibi",
+    "rotary": "self_attention_type=dot_product_rotary",
     # k of 3 before and 1 after a query; in the decoder 1 before it.
-    "k_apart": {
-        "max_relative_position": 3,
-        "max_relative_position_right": 1,
-        "decoder_max_relative_position": 1,
-    },
-    "k_after": {
-        "max_relative_position": 0,
-        "max_relative_position_right": 2,
-        "decoder_max_relative_position": 2,
-        "heads_share_relative_embedding": True,
-    },
-    "relative_encoder": {
-        "decoder_self_attention_type": "dot_product",
-        "decoder_pos": "timing",
-    },
-    "relative_decoder": {
-        "self_attention_type": "dot_product",
-        "pos": "emb",
-        "max_length": LONGEST,
-        "decoder_self_attention_type": "dot_product_relative",
-        "decoder_pos": "none",
-    },
-    "no_decoder_positions": {
-        "self_attention_type": "dot_product",
-        "pos": "timing",
-        "decoder_pos": "none",
-    },
-    "window": {
-        "self_attention_type": "dot_product",
-        "pos": "timing",
-        "attention_window": 1,
-        "encoder_attention_direction": "backward",
-    },
-    "convolutional": {  # in one layer of two, and with relative positions
-        "attention_window": 1,
-        "attention_window_heads": 3,
-        "attention_window_layers": 1,
-    },
-    "window_of_heads": {  # in all layers of both stacks
-        "self_attention_type": "dot_product",
-        "pos": "timing",
-        "attention_window_heads": 3,
-    },
-    "feature_wise": {
-        "attention_score": "feature_wise",
-        "encoder_attention_direction": "split",
-    },
-    "additive": {
-        "attention_score": "additive",
-        "encoder_attention_direction": "forward",
-    },
+    "k_apart": "max_relative_position=3,max_relative_position_right=1,"
+    "decoder_max_relative_position=1",
+    "k_after": "max_relative_position=0,max_relative_position_right=2,"
+    "decoder_max_relative_position=2,heads_share_relative_embedding=true",
+    "relative_encoder": "decoder_self_attention_type=dot_product,"
+    "decoder_pos=timing",
+    "relative_decoder": "self_attention_type=dot_product,pos=emb,max_length=4,"
+    "decoder_self_attention_type=dot_product_relative,decoder_pos=none",
+    "no_decoder_positions": f"{_SINUSOIDS},decoder_pos=none",
+    "window": f"{_SINUSOIDS},attention_window=1,"
+    "encoder_attention_direction=backward",
+    # In one layer of two, and with relative positions.
+    "convolutional": "attention_window=1,attention_window_heads=3,"
+    "attention_window_layers=1",
+    # In all layers of both stacks.
+    "window_of_heads": f"{_SINUSOIDS},attention_window_heads=3",
+    "feature_wise": "attention_score=feature_wise,"
+    "encoder_attention_direction=split",
+    "additive": "attention_score=additive,encoder_attention_direction=forward",
 }
 INPUTS = np.array([[5, 7, 11, 3, 1], [13, 2, 1, 0, 0], [22, 1, 0, 0, 0]])
 TARGETS = np.array(
@@ -121,7 +68,7 @@ BATCH = tf.constant(INPUTS, tf.int32), tf.constant(TARGETS, tf.int32)
 
 
 def small(name, **changes):
-    return testing.HPARAMS.replace(**(VARIANTS[name] | changes))
+    return testing.HPARAMS.override(VARIANTS[name]).replace(**changes)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.bin import datagen
 from relpos_tf.data import tokenizer
-from relpos_tf.problems import cleaning
 from relpos_tf.problems import prepare
 from relpos_tf.problems import translate
 from tests import folders
@@ -81,16 +80,6 @@ class PrepareTest(folders.TestCase):
             ):
                 found = self.prepared(f"{size}", num_processes=1 + size % 3)
             self.assertEqual(found[1:], expected)
-
-    def test_lines_of_a_class_of_the_users_reach_processes_as_text(self):
-        class Line(str):
-            pass
-
-        pair = Line("ein"), Line("one")
-        for normalize in cleaning.unchanged, lambda line: line:
-            ((found,),) = prepare._cut([pair], normalize)
-            self.assertEqual(found, ("ein", "one"))
-            self.assertEqual([*map(type, found)], [str, str])
 
     @parameterized.parameters("train.en", "dev.de")
     def test_text_that_is_replaced_meanwhile_is_not_prepared(self, name):

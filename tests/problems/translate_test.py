@@ -25,19 +25,7 @@ from tests.problems import problem_test
 
 
 class RegisteredTest(parameterized.TestCase):
-    def test_the_promised_problems_are_registered(self):
-        self.assertContainsSubset(
-            [
-                "translate_ende_multi30k",
-                "translate_enfr_multi30k",
-                "translate_ende_tatoeba",
-                "translate_ende_wmt14",
-                "translate_enfr_wmt14",
-                "translate_ende_phrases",
-                "translate_ende_lists",
-            ],
-            registry.list_problems(),
-        )
+    def test_problems_have_their_names_and_three_splits(self):
         for name in set(registry.list_problems()) - {"translate_files"}:
             made = registry.problem(name)
             self.assertEqual(made.name, name)

@@ -317,32 +317,14 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             arrays,
         )
 
-    def test_nothing_else_reads_the_logits_that_are_changed_in_place(self):
-        # A second reader could make TensorFlow copy them, [B, H, Q, K].
-        spec = tf.TensorSpec([None, 2, None, 3])
-        attend = tf.function(shaw.relative_attention, autograph=False)
-        table = tf.TensorSpec([5, 3])
-        graph = attend.get_concrete_function(
-            spec, spec, spec, table, table, query_start=0
-        ).graph
-        ops = {op.type: op for op in graph.get_operations()}
-        readers = ops["MatrixSetDiagV3"].inputs[0].consumers()
-        self.assertEqual(
-            sorted(op.type for op in readers),
-            # The first is of tf.custom_gradient; TensorFlow drops it.
-            ["IdentityN", "MatrixDiagPartV3", "MatrixSetDiagV3"],
-        )
-
     @parameterized.product(
         form=("reshape", "compact"), tables=("shared", "per_head")
     )
-    def test_gradients_of_a_single_head_are_those_of_float64(
-        self, form, tables
-    ):
-        # oneDNN's product of [B, 1, Q, D] with [R, D] is wrong, in float32
-        # and on several threads.
-        arrays = example((9, 11, 2, None), tables, batch=3, heads=1, depth=5)
-        kept = np.arange(11) % 3 != 1
+    def test_a_single_head_has_the_numbers_of_float64(self, form, tables):
+        # oneDNN's products of [B, 1, Q, D] with [R, D] and with [1, R, D] are
+        # wrong, in float32 and on several threads.
+        arrays = example((17, 17, 4, None), tables, batch=3, heads=1, depth=16)
+        kept = np.arange(17) % 3 != 1
 
         def gradients(*tensors):
             with tf.GradientTape() as tape:
@@ -352,7 +334,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
                     implementation=form,
                     dropout=lambda w: w * tf.cast(kept, w.dtype),
                 )
-            return tape.gradient(output, tensors)
+            return output, *tape.gradient(output, tensors)
 
         single, double = (
             gradients(*(tf.constant(array, dtype) for array in arrays))
@@ -360,16 +342,6 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         )
         for one, other in zip(single, double, strict=True):
             self.assertAllClose(one, other, atol=1e-4)
-
-    @parameterized.parameters("reshape", "compact")
-    def test_a_single_head_may_have_tables_of_its_own(self, form):
-        # oneDNN's product of [B, 1, Q, D] with [1, R, D] is wrong.
-        arrays = example((17, 17, 4, None), "per_head", 3, 1, 16)
-        single = [tf.constant(array, tf.float32) for array in arrays]
-        output, weights = shaw.relative_attention(*single, implementation=form)
-        expected = oracles.shaw_attention(*arrays)
-        self.assertAllClose(output, expected[0], atol=1e-4)
-        self.assertAllClose(weights, expected[1], atol=1e-4)
 
     @parameterized.parameters((-np.inf, "float32"), (-1e9, "float16"))
     def test_infinite_biases_of_all_keys_make_no_nan(self, lowest, dtype):
@@ -391,24 +363,3 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         # The other form shows that the probe sees them.
         is_large = most >= length * length * depth
         self.assertEqual(is_large, form == "reshape")
-
-    @parameterized.parameters("compact", "auto", "reshape")
-    def test_a_program_of_xla_has_no_diagonals(self, form):
-        arrays = [testing.normal(i, 2, 3, 7, 5) for i in range(3)]
-        arrays += [testing.normal(i, 5, 5) for i in (3, 4)]
-
-        def attend(*tensors):
-            return shaw.relative_attention(*tensors, implementation=form)[0]
-
-        compiled = graphs.function(attend, jit_compile=True)
-        expected = oracles.shaw_attention(*arrays)[0]
-        self.assertAllClose(compiled(*arrays), expected, 1e-12, 1e-12)
-
-        def kinds(function):
-            graph = function.get_concrete_function(*arrays).graph
-            return {one.type for one in graph.get_operations()}
-
-        self.assertNotIn("MatrixSetDiagV3", kinds(compiled))
-        # The other kind of graph shows that the probe sees them.
-        is_compact = "MatrixSetDiagV3" in kinds(graphs.function(attend))
-        self.assertEqual(is_compact, form != "reshape")
