@@ -1,6 +1,6 @@
-"""Translates standard input with a LiteRT export.
+r"""Translates standard input with a LiteRT export.
 
-    python litert_translate.py --export_dir=runs/demo/export_litert \\
+    python litert_translate.py --export_dir=runs/demo/export_litert \
         < test.en > test.de
 
 Needs the packages ai_edge_litert, sentencepiece and numpy only. Programs in

@@ -14,13 +14,14 @@ For a small model, add the same fields to `--hparams_set=transformer_small`.
 Scores: not measured.
 """
 
+from relpos_tf import hparam
 from relpos_tf import registry
 
 from . import transformer
 
 
 @registry.register_hparams
-def transformer_convolutional_1d():
+def transformer_convolutional_1d() -> hparam.HParams:
     r"""Windows of 11 positions in the lowest three encoder layers.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -34,7 +35,7 @@ def transformer_convolutional_1d():
 
 
 @registry.register_hparams
-def transformer_convolutional_2d():
+def transformer_convolutional_2d() -> hparam.HParams:
     r"""Windows of 11 positions and 3 heads in the same layers.
 
         relpos-trainer --problem=translate_ende_wmt14 \

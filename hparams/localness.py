@@ -13,13 +13,14 @@ For a small model, use `--hparams_set=transformer_small`. Cost of each set: as
 `transformer_base`. Scores: not measured.
 """
 
+from relpos_tf import hparam
 from relpos_tf import registry
 
 from . import transformer
 
 
 @registry.register_hparams
-def transformer_localness_fixed():
+def transformer_localness_fixed() -> hparam.HParams:
     r"""`transformer_base` with Gaussian windows of 10 positions.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -33,20 +34,20 @@ def transformer_localness_fixed():
 
 
 @registry.register_hparams
-def transformer_localness_layer():
+def transformer_localness_layer() -> hparam.HParams:
     r"""One window for each layer, predicted from the mean of its keys.
 
-        relpos-trainer --problem=translate_ende_wmt14 \
+    relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_localness_layer --worker_gpu=8
     """
     return transformer.transformer_base().replace(localness="layer")
 
 
 @registry.register_hparams
-def transformer_localness_query():
+def transformer_localness_query() -> hparam.HParams:
     r"""A window for each query: the best of the three in the paper.
 
-        relpos-trainer --problem=translate_ende_wmt14 \
+    relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_localness_query --worker_gpu=8
     """
     return transformer.transformer_base().replace(localness="query")

@@ -6,13 +6,14 @@ Each set is `transformer_base` with other positions. For a small model:
         --hparams=self_attention_type=dot_product_alibi,pos=none
 """
 
+from relpos_tf import hparam
 from relpos_tf import registry
 
 from . import transformer
 
 
 @registry.register_hparams
-def transformer_alibi():
+def transformer_alibi() -> hparam.HParams:
     r"""Linear biases by distance (Press et al., 2022), on both sides.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -27,7 +28,7 @@ def transformer_alibi():
 
 
 @registry.register_hparams
-def transformer_shape():
+def transformer_shape() -> hparam.HParams:
     r"""Sinusoids that begin at random positions (SHAPE; Kiyono et al., 2021).
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -39,7 +40,7 @@ def transformer_shape():
 
 
 @registry.register_hparams
-def transformer_t5_bias():
+def transformer_t5_bias() -> hparam.HParams:
     r"""T5's bias of 32 buckets of distances (Raffel et al., 2020).
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -54,7 +55,7 @@ def transformer_t5_bias():
 
 
 @registry.register_hparams
-def transformer_rotary():
+def transformer_rotary() -> hparam.HParams:
     r"""Queries and keys rotated by their positions (Su et al., 2021).
 
         relpos-trainer --problem=translate_ende_wmt14 \

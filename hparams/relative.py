@@ -16,7 +16,7 @@ def _relative(absolute: hparam.HParams) -> hparam.HParams:
 
 
 @registry.register_hparams
-def transformer_relative():
+def transformer_relative() -> hparam.HParams:
     r"""Base Transformer with relative positions only, clipped at k = 16.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -31,7 +31,7 @@ def transformer_relative():
 
 
 @registry.register_hparams
-def transformer_relative_big():
+def transformer_relative_big() -> hparam.HParams:
     r"""Big Transformer with relative positions, k = 8, shared by the heads.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -47,7 +47,7 @@ def transformer_relative_big():
 
 
 @registry.register_hparams
-def transformer_relative_big_enfr():
+def transformer_relative_big_enfr() -> hparam.HParams:
     r"""`transformer_relative_big` for English to French, with less dropout.
 
         relpos-trainer --problem=translate_enfr_wmt14 \
@@ -60,7 +60,7 @@ def transformer_relative_big_enfr():
 
 
 @registry.register_hparams
-def transformer_relative_small():
+def transformer_relative_small() -> hparam.HParams:
     r"""`transformer_small` with relative positions, k = 16, shared tables.
 
         relpos-trainer --problem=translate_ende_multi30k \
@@ -76,7 +76,7 @@ def transformer_relative_small():
 
 
 @registry.register_hparams
-def transformer_relative_multi30k():
+def transformer_relative_multi30k() -> hparam.HParams:
     r"""`transformer_multi30k` with relative positions, k = 16, shared tables.
 
         relpos-trainer --problem=translate_ende_multi30k \
@@ -96,7 +96,7 @@ def transformer_relative_multi30k():
 
 
 @registry.register_hparams
-def transformer_relative_tiny():
+def transformer_relative_tiny() -> hparam.HParams:
     """`transformer_tiny` with relative positions, k = 16, shared tables.
 
         relpos-trainer
@@ -110,7 +110,7 @@ def transformer_relative_tiny():
 
 
 @registry.register_hparams
-def transformer_relative_and_absolute():
+def transformer_relative_and_absolute() -> hparam.HParams:
     r"""Base Transformer with relative positions and sinusoids.
 
         relpos-trainer --problem=translate_ende_wmt14 \

@@ -34,7 +34,7 @@ def _relative(absolute: hparam.HParams) -> hparam.HParams:
 
 
 @registry.register_hparams
-def transformer_base_v1_t2t():
+def transformer_base_v1_t2t() -> hparam.HParams:
     """Base, version 1: norm after each sum, as in Vaswani et al. (2017).
 
     The learning rate is exactly theirs: 5000 * .002 * .1 = 1.
@@ -50,7 +50,7 @@ def transformer_base_v1_t2t():
 
 
 @registry.register_hparams
-def transformer_base_v2_t2t():
+def transformer_base_v2_t2t() -> hparam.HParams:
     """Base, version 2: norm before each sublayer, more dropout, double rate."""
     return transformer_base_v1_t2t().replace(
         layer_preprocess_sequence="n",
@@ -63,7 +63,7 @@ def transformer_base_v2_t2t():
 
 
 @registry.register_hparams
-def transformer_base_t2t():
+def transformer_base_t2t() -> hparam.HParams:
     """Base Transformer with sinusoids (version 3)."""
     return transformer_base_v2_t2t().replace(
         optimizer_adam_beta2=0.997,
@@ -75,7 +75,7 @@ def transformer_base_t2t():
 
 
 @registry.register_hparams
-def transformer_big_t2t():
+def transformer_big_t2t() -> hparam.HParams:
     """Big Transformer with sinusoids; half as many tokens a batch as base."""
     return transformer_base_t2t().replace(
         hidden_size=1024,
@@ -87,7 +87,7 @@ def transformer_big_t2t():
 
 
 @registry.register_hparams
-def transformer_small_t2t():
+def transformer_small_t2t() -> hparam.HParams:
     """Two layers of 256 with sinusoids."""
     return transformer_base_t2t().replace(
         hidden_size=256, filter_size=1024, num_heads=4, num_hidden_layers=2
@@ -95,7 +95,7 @@ def transformer_small_t2t():
 
 
 @registry.register_hparams
-def transformer_tiny_t2t():
+def transformer_tiny_t2t() -> hparam.HParams:
     """Two layers of 128 with sinusoids."""
     return transformer_base_t2t().replace(
         hidden_size=128, filter_size=512, num_heads=4, num_hidden_layers=2
@@ -103,18 +103,18 @@ def transformer_tiny_t2t():
 
 
 @registry.register_hparams
-def transformer_relative_t2t():
+def transformer_relative_t2t() -> hparam.HParams:
     """Base Transformer with relative positions, k = 20."""
     return _relative(transformer_base_t2t())
 
 
 @registry.register_hparams
-def transformer_relative_big_t2t():
+def transformer_relative_big_t2t() -> hparam.HParams:
     """Big Transformer with relative positions, k = 20."""
     return _relative(transformer_big_t2t())
 
 
 @registry.register_hparams
-def transformer_relative_tiny_t2t():
+def transformer_relative_tiny_t2t() -> hparam.HParams:
     """Two layers of 128 with relative positions, k = 20."""
     return _relative(transformer_tiny_t2t())

@@ -5,7 +5,7 @@ from relpos_tf import registry
 
 
 @registry.register_hparams
-def transformer_base():
+def transformer_base() -> hparam.HParams:
     r"""Base Transformer with sinusoids: the paper's baseline.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -20,7 +20,7 @@ def transformer_base():
 
 
 @registry.register_hparams
-def transformer_big():
+def transformer_big() -> hparam.HParams:
     r"""Big Transformer with sinusoids: the paper's big baseline.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -41,7 +41,7 @@ def transformer_big():
 
 
 @registry.register_hparams
-def transformer_big_enfr():
+def transformer_big_enfr() -> hparam.HParams:
     r"""`transformer_big` for English to French, with less dropout.
 
         relpos-trainer --problem=translate_enfr_wmt14 \
@@ -54,7 +54,7 @@ def transformer_big_enfr():
 
 
 @registry.register_hparams
-def transformer_small():
+def transformer_small() -> hparam.HParams:
     r"""Three layers of 256, about 4 M weights beside the embeddings.
 
         relpos-trainer --problem=translate_ende_multi30k \
@@ -83,7 +83,7 @@ def transformer_small():
 
 
 @registry.register_hparams
-def transformer_tiny():
+def transformer_tiny() -> hparam.HParams:
     r"""Two layers of 128, for minutes on a CPU and for tests.
 
         relpos-trainer --hparams_set=transformer_tiny
@@ -105,7 +105,7 @@ def transformer_tiny():
 
 
 @registry.register_hparams
-def transformer_multi30k():
+def transformer_multi30k() -> hparam.HParams:
     r"""`transformer_relative_multi30k` with sinusoids: its absolute twin.
 
         relpos-trainer --problem=translate_ende_multi30k \
@@ -143,7 +143,7 @@ def transformer_multi30k():
 
 
 @registry.register_hparams
-def transformer_learned():
+def transformer_learned() -> hparam.HParams:
     r"""Base Transformer with learned absolute positions.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -156,7 +156,7 @@ def transformer_learned():
 
 
 @registry.register_hparams
-def transformer_vaswani_base():
+def transformer_vaswani_base() -> hparam.HParams:
     r"""Attention Is All You Need, base: feed-forward size 2,048.
 
         relpos-trainer --problem=translate_ende_wmt14 \
@@ -169,7 +169,7 @@ def transformer_vaswani_base():
 
 
 @registry.register_hparams
-def transformer_vaswani_big():
+def transformer_vaswani_big() -> hparam.HParams:
     r"""Attention Is All You Need, big.
 
         relpos-trainer --problem=translate_ende_wmt14 \

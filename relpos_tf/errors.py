@@ -24,7 +24,6 @@ def did_you_mean(received: str, known: Iterable[str], sign: str = "") -> str:
         sign: str. A prefix of the name in the sentence, such as `--`.
 
     Example:
-
     >>> did_you_mean("beem_size", ["alpha", "beam_size"])
     ' Did you mean beam_size?'
     >>> did_you_mean("size", ["alpha", "beam_size", "batch_size"])

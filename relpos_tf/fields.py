@@ -204,7 +204,6 @@ def is_met(condition: str, value_of: Callable[[str], Any]) -> bool:
         value_of: function from a name to its value.
 
     Example:
-
     >>> is_met("a=1 and b|c=x|y", {"a": 1, "b": "z", "c": "x*w"}.get)
     True
     """

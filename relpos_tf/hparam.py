@@ -60,7 +60,6 @@ class HParams(fields.Record):
         UserError: a value is outside what its field can hold.
 
     Example:
-
     >>> HParams().replace(hidden_size=256).hidden_size
     256
     >>> HParams().override("hidden_size=64,pos=none").pos
@@ -337,7 +336,6 @@ class HParams(fields.Record):
         """Returns a copy whose positions of both stacks are the decoder's.
 
         Example:
-
         >>> HParams(decoder_pos="none").of_decoder().pos
         'none'
         """

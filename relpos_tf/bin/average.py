@@ -38,7 +38,7 @@ FLAGS.define_numbers(
 FLAGS.exclusive("n", "steps")
 
 
-def main():
+def main() -> None:
     """Averages the checkpoints."""
     command.require(FLAGS, "output_dir")
     run = pathlib.Path(FLAGS.output_dir)

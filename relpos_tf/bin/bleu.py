@@ -1,11 +1,11 @@
-"""Scores translations against their reference with sacreBLEU.
+r"""Scores translations against their reference with sacreBLEU.
 
     relpos-bleu --translation=out.de --reference=test.de
     relpos-bleu --translation=out.de --reference=test.de --score_json=score.json
 
 The reference may be that of a test set that sacreBLEU knows:
 
-    relpos-bleu --translation=out.de --test_set=multi30k/2016 \\
+    relpos-bleu --translation=out.de --test_set=multi30k/2016 \
         --language_pair=en-de
 
 All texts are plain, one sentence a line. Every score has the signature that

@@ -453,7 +453,6 @@ def flag_value(name: str) -> Iterator[None]:
     """Names a flag in every `UserError` raised in the block (exit code 2).
 
     Example:
-
     >>> with flag_value("problem"):
     ...     raise errors.UserError("Unknown problem 'x'.")
     Traceback (most recent call last):
@@ -496,9 +495,9 @@ def show_registry() -> None:
 
 
 def flags_text(flag_values: Flags) -> str:
-    """Returns all flags as lines `--name=value`, for the record.
+    r"""Returns all flags as lines `--name=value`, for the record.
 
-    A line end in a value is written as `\\n`: it would begin another flag.
+    A line end in a value is written as `\n`: it would begin another flag.
     """
     return "".join(
         flag_values[name].serialize().replace("\n", "\\n") + "\n"

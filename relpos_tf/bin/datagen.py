@@ -30,7 +30,7 @@ FLAGS.define_bools(
 )
 
 
-def main():
+def main() -> None:
     """Prepares the data."""
     if FLAGS.registry_help:
         command.show_registry()

@@ -149,7 +149,7 @@ def main() -> None:
     # A batch may be under way: a second Ctrl-C came, or everybody who asked for
     # it has hung up. Python's own end would crash: it frees TensorFlow's
     # objects, which the batch still uses.
-    if not all([worker.close(_LAST_WAIT_S) for worker in workers.values()]):
+    if not all(worker.close(_LAST_WAIT_S) for worker in workers.values()):
         atexit.register(os._exit, running.stopped.exit_code)
     raise running.stopped
 

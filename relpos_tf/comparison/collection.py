@@ -114,9 +114,8 @@ def open_test_sets(
     Raises:
         UserError: the data are missing, or differ from the data of the runs.
     """
-    if use_test_set:
-        if found := test_sets.of_problem(data_dir, problem):
-            return found
+    if use_test_set and (found := test_sets.of_problem(data_dir, problem)):
+        return found
     return test_sets.of_problem(data_dir, problem, ["dev"])
 
 

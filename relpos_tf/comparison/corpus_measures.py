@@ -94,7 +94,6 @@ class Bleu(Measure):
         tokenize: str. The tokenizer, see `metrics.tokenizer_of`.
 
     Example:
-
     >>> bleu = Bleu()
     >>> counts = bleu.counts(["a b c d e", "f g"], ["a b c d e", "x"])
     >>> counts[0].astype(int).tolist()
@@ -134,7 +133,6 @@ class ChrF(Measure):
     hypothesis counts only where the reference has n characters.
 
     Example:
-
     >>> chrf = ChrF()
     >>> counts = chrf.counts(["ab d"], ["abc"])
     >>> counts[0].astype(int).tolist()

@@ -20,7 +20,6 @@ class Grid(NamedTuple):
         axes: (name, values as text) of each field.
 
     Example:
-
     >>> Grid.parse("pos=emb; alpha = 0.6, 1;").points()
     ['pos=emb,alpha=0.6', 'pos=emb,alpha=1']
     """

@@ -54,7 +54,6 @@ def finite(value: Any) -> Any:
     """Returns a value with None for NaN and infinity, which JSON lacks.
 
     Example:
-
     >>> finite({"loss": float("nan"), "steps": [1, 2.5]})
     {'loss': None, 'steps': [1, 2.5]}
     """
@@ -80,7 +79,6 @@ def spread(values: Sequence[float | None]) -> float | None:
     None for fewer than two values, and if a value is missing, NaN or infinite.
 
     Example:
-
     >>> spread([1.0, 2.0, 3.0])
     1.0
     """

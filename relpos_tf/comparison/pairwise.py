@@ -22,7 +22,6 @@ def choose(labels: Sequence[str]) -> list[tuple[str, str]]:
     baseline: the more pairs are tested, the larger Holm's correction.
 
     Example:
-
     >>> choose(["a", "b", "c", "d", "e"])
     [('a', 'b'), ('a', 'c'), ('a', 'd'), ('a', 'e')]
     """
@@ -113,7 +112,6 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
         Holm (1979), A simple sequentially rejective multiple test procedure.
 
     Example:
-
     >>> holm([0.04, None, 0.01, 0.03])
     [0.06, None, 0.03, 0.06]
     """
@@ -199,7 +197,6 @@ def format_p(value: float) -> str:
     """Writes a p-value.
 
     Example:
-
     >>> format_p(0.0001), format_p(0.03456), format_p(0.7)
     ('0.0001', '0.035', '0.7')
     """

@@ -129,7 +129,6 @@ def number(value: float | None, digits: int = 0) -> str:
     """Writes a number with its decimals; a dash for None.
 
     Example:
-
     >>> number(12345), number(0.5, 2), number(None)
     ('12,345', '0.50', '–')
     """
@@ -140,7 +139,6 @@ def with_spread(mean: float | None, spread: float | None, digits: int) -> str:
     """Writes mean and spread; only the mean if the spread is missing.
 
     Example:
-
     >>> with_spread(35.5, 0.25, 2), with_spread(35.5, None, 2)
     ('35.50 ± 0.25', '35.50')
     """

@@ -94,7 +94,6 @@ def file_name(label: str, seed: int | None, point: str = "") -> str:
     """Returns a file name for a label, a seed and a grid's point.
 
     Example:
-
     >>> file_name("relative+query", 2), file_name("a/b c", None)
     ('relative+query-seed2', 'a_b_c')
     >>> file_name("rel", 1, "alpha=1,pos=emb")

@@ -146,7 +146,6 @@ def differences(
     """Returns `{field: {label: value}}` for the fields that are not all equal.
 
     Example:
-
     >>> hparams = hparam.HParams()
     >>> differences({"a": hparams, "b": hparams.replace(pos="none")})
     {'pos': {'a': 'timing', 'b': 'none'}}

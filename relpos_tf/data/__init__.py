@@ -1,0 +1,1 @@
+"""Text as ids: tokenizers, files of ids, and the plan of batches."""

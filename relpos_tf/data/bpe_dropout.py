@@ -33,7 +33,6 @@ class Segmenter:
             whose ids stay as they are. A piece lies within one word.
 
     Example:
-
     >>> scores = {"ab": 0.0, "a": -1.0, "b": -2.0}
     >>> pieces = {i: item for i, item in enumerate(scores.items(), start=7)}
     >>> segmenter = Segmenter(pieces)

@@ -136,7 +136,6 @@ class Encoder:
         UserError: see `tokenizer.load`.
 
     Example:
-
         encoder = pieces.Encoder("tokenizer.model")
         ids, lengths = encoder.arrays(["Ein Satz.", ""])
         len(ids) == sum(lengths), lengths[1]  # True, 1

@@ -54,7 +54,6 @@ def compose(line: str) -> str:
     """Returns a spelling that all spellings with the same ids have in common.
 
     Example:
-
     >>> compose("u\u0308ber\u00ad \u00a0 Bord") == "\u00fcber Bord"
     True
     """

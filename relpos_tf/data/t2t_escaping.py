@@ -1,10 +1,10 @@
-"""The escaping of tokens in tensor2tensor's subword vocabularies.
+r"""The escaping of tokens in tensor2tensor's subword vocabularies.
 
 A string is split into tokens wherever a letter or number (Unicode categories L
 and N) meets another character. A token that is one blank is left out unless it
-is the first or the last. Each token is then spelled in a given alphabet: `\\`
-becomes `\\\\`, `_` becomes `\\u`, any other character outside the alphabet
-becomes `\\number;`, its code point, and `_` marks the end. Reading puts one
+is the first or the last. Each token is then spelled in a given alphabet: `\`
+becomes `\\`, `_` becomes `\u`, any other character outside the alphabet
+becomes `\number;`, its code point, and `_` marks the end. Reading puts one
 blank between two tokens that begin with a letter or number, which restores
 every text.
 

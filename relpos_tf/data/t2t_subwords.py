@@ -46,7 +46,6 @@ class SubwordTokenizer:
         UserError: it is not such a vocabulary.
 
     Example:
-
         tokens = t2t_subwords.SubwordTokenizer("vocab.ende.32768.subwords")
         tokens.decode(tokens.encode("Ein Satz."))  # "Ein Satz."
     """

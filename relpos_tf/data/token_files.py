@@ -58,7 +58,6 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
         sizes: int64 [N].
 
     Example:
-
     >>> ranges(np.array([5, 20]), np.array([2, 3])).tolist()
     [5, 6, 20, 21, 22]
     """

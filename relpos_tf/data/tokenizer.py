@@ -50,7 +50,6 @@ class Tokenizer:
         UserError: the file is missing or not a SentencePiece model.
 
     Example:
-
         tokens = tokenizer.Tokenizer("tokenizer.model")
         tokens.decode(tokens.encode("Ein  Satz. "))  # "Ein Satz."
     """

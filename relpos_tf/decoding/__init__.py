@@ -1,0 +1,1 @@
+"""From ids and strings to translations: search, engines, Translator."""

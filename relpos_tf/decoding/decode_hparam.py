@@ -28,7 +28,6 @@ class DecodeHParams(fields.Record):
         UserError: a value is outside what its field can hold.
 
     Example:
-
     >>> DecodeHParams.parse("beam_size=2,alpha=1,n_best=2").alpha
     1.0
     """

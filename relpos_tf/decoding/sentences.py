@@ -146,7 +146,6 @@ def split(text: str, language: str = "", most: int = 10**9) -> Sentences:
         UserError: there are more, or `sentencex` is not installed.
 
     Example:
-
     >>> split("Mr. Fox runs. He\'s late.\\n", "en")
     Sentences(texts=['Mr. Fox runs.', "He's late."], gaps=['', ' ', '\\n'])
     """
@@ -190,7 +189,6 @@ def split_html(text: str, language: str = "", most: int = 10**9) -> Sentences:
             translated has no end; or `sentencex` is not installed.
 
     Example:
-
     >>> split_html("<p>A &amp; B. <b>7</b></p>", "en")
     Sentences(texts=['A & B.'], gaps=['<p>', ' <b>7</b></p>'])
     """

@@ -57,7 +57,6 @@ class Translator:
         UserError: there is neither a model nor an engine.
 
     Example:
-
         translator = Translator.load("runs/demo")
         translator.translate(["It is five o'clock."])  # ["Es ist fünf Uhr."]
     """

@@ -38,7 +38,6 @@ def token_names(pieces: Iterable[str]) -> list[str]:
     A piece is its own name, unless it is empty or not unique.
 
     Example:
-
     >>> token_names(["<pad>", "</s>", "a", "", "a"])
     ['<pad>', '</s>', 'a<2>', '<3>', 'a<4>']
     """

@@ -188,7 +188,6 @@ class TransformerAttention(MultiHead):
         `[B, H, Q, K]`.
 
     Example:
-
     >>> from relpos_tf.layers.positions import shaw
     >>> layer = TransformerAttention(8, num_heads=2, positions=[shaw.Shaw(4)])
     >>> x = keras.random.normal([3, 5, 8])

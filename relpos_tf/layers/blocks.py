@@ -100,7 +100,6 @@ class EncoderBlock(Block):
         weights `[B, H, S, S]`.
 
     Example:
-
     >>> block = EncoderBlock(
     ...     {"hidden_size": 4, "num_heads": 2},
     ...     {"filter_size": 8, "hidden_size": 4},
@@ -153,7 +152,6 @@ class DecoderBlock(Block):
         source `[B, H, T, S]`.
 
     Example:
-
     >>> block = DecoderBlock(
     ...     {"hidden_size": 4, "num_heads": 2},
     ...     {"filter_size": 8, "hidden_size": 4},

@@ -17,7 +17,6 @@ def integer(name: str, value: Any, least: int | None = None) -> int:
     """Returns an integer of Python or NumPy, of at least `least`, as an int.
 
     Example:
-
     >>> integer("num_heads", 0, least=1)
     Traceback (most recent call last):
     ...

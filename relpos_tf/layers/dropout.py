@@ -79,7 +79,6 @@ class Dropout(keras.layers.Layer):
         A tensor like `inputs`.
 
     Example:
-
     >>> x = tf.ones([2, 3])
     >>> bool(tf.reduce_all(Dropout(0.5)(x, training=False) == x))
     True
@@ -126,7 +125,6 @@ class SymbolDropout(Dropout):
         A tensor like `inputs`.
 
     Example:
-
     >>> x = tf.ones([2, 3, 5])
     >>> y = SymbolDropout(0.5)(x, training=True)
     >>> bool(tf.reduce_all(y == y[..., :1]))

@@ -32,7 +32,6 @@ def timing_signal(
         A float32 `[L, F]` or `[B, L, F]` tensor.
 
     Example:
-
     >>> timing_signal(tf.constant([0]), 4).numpy().tolist()
     [[0.0, 0.0, 1.0, 1.0]]
     """
@@ -62,7 +61,6 @@ def shifted_positions(
         An int32 `[B, L]` tensor.
 
     Example:
-
     >>> shifted_positions(2, 3, max_shift=0).numpy().tolist()
     [[0, 1, 2], [0, 1, 2]]
 
@@ -98,7 +96,6 @@ class TokenEmbedding(keras.layers.Layer):
         A `[B, L, F]` tensor in the layer's compute dtype.
 
     Example:
-
     >>> embedding = TokenEmbedding(vocab_size=7, hidden_size=4)
     >>> embedding(tf.constant([[0, 3]])).numpy()[0, 0].tolist()
     [0.0, 0.0, 0.0, 0.0]
@@ -178,7 +175,6 @@ class TargetSpaceEmbedding(keras.layers.Layer):
         A `[B, L, F]` tensor in the layer's compute dtype.
 
     Example:
-
     >>> tuple(TargetSpaceEmbedding(0, 32, 4)(tf.ones([2, 3, 4])).shape)
     (2, 3, 4)
 
@@ -231,7 +227,6 @@ class LearnedPositions(keras.layers.Layer):
         A `[L, F]` tensor in the layer's compute dtype.
 
     Example:
-
     >>> tuple(LearnedPositions(16, 4)(tf.range(3)).shape)
     (3, 4)
 

@@ -104,7 +104,6 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         UserError: wrong arguments, or inputs of a rank below 3.
 
     Example:
-
     >>> layer = RelativeMultiHeadAttention(2, key_dim=4)
     >>> x = keras.random.normal([3, 5, 8])
     >>> tuple(layer(x, x, use_causal_mask=True).shape)

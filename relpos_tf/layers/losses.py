@@ -45,7 +45,6 @@ def padded_cross_entropy(
         that are not padding.
 
     Example:
-
     >>> total, count = padded_cross_entropy(
     ...     tf.zeros([1, 2, 4]), tf.constant([[3, 0]]), 0.0
     ... )
@@ -94,7 +93,6 @@ def projected_cross_entropy(
         As `padded_cross_entropy`.
 
     Example:
-
     >>> total, count = projected_cross_entropy(
     ...     tf.zeros([1, 2, 3]), tf.ones([4, 3]), tf.constant([[3, 0]]), 0.0
     ... )
@@ -129,7 +127,6 @@ def token_losses(
         smoothing; and the most probable id, int32 `[B, T]`.
 
     Example:
-
     >>> loss, best = token_losses(
     ...     tf.ones([1, 1, 3]), tf.ones([4, 3]), tf.constant([[2]])
     ... )

@@ -35,7 +35,6 @@ class Projection(keras.layers.Dense):
         A `[.., units]` tensor in the layer's compute dtype.
 
     Example:
-
     >>> tuple(Projection(4, use_bias=False)(tf.ones([2, 3, 5])).shape)
     (2, 3, 4)
     """
@@ -90,7 +89,6 @@ class LayerNorm(keras.layers.Layer):
         A `[.., F]` tensor.
 
     Example:
-
     >>> LayerNorm(epsilon=0.0)(tf.constant([[1.0, 3.0]])).numpy().tolist()
     [[-1.0, 1.0]]
 

@@ -84,7 +84,6 @@ class RelationAttention(attention.MultiHead):
             fit, in a graph that did not know them.
 
     Example:
-
     >>> layer = RelationAttention(8, num_heads=2, num_relations=3)
     >>> edges = tf.constant([[-1, 0], [2, -1]])
     >>> tuple(layer(tf.ones([5, 2, 8]), edges).shape)

@@ -69,7 +69,6 @@ def by_blocks(
         A tuple of tensors `[rows, ...]`, whose static shape is unknown.
 
     Example:
-
     >>> squares, = by_blocks(
     ...     lambda start, end: [tf.range(start, end) ** 2],
     ...     tf.constant(3), MOST_NUMBERS // 2, (tf.int32,),

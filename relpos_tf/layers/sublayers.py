@@ -33,7 +33,6 @@ class FeedForward(keras.layers.Layer):
         A `[B, L, F]` tensor in the layer's compute dtype.
 
     Example:
-
     >>> layer = FeedForward(filter_size=16, hidden_size=4)
     >>> tuple(layer(tf.ones([2, 3, 4])).shape)
     (2, 3, 4)
@@ -108,7 +107,6 @@ class Residual(keras.layers.Layer):
         A `[B, L, F]` tensor.
 
     Example:
-
     >>> residual = Residual(norm_before=True, norm_after=False)
     >>> residual(tf.ones([1, 1, 2]), tf.ones([1, 1, 2])).numpy().tolist()
     [[[2.0, 2.0]]]

@@ -1,0 +1,1 @@
+"""The Transformer of hparams, and the folder and checkpoints of a run."""

@@ -113,7 +113,6 @@ def positions_summary(hparams: hparam.HParams) -> str:
     """Describes all positions of a model in a few words.
 
     Example:
-
     >>> positions_summary(hparam.HParams())
     'timing'
     >>> positions_summary(hparam.HParams(decoder_pos="none"))

@@ -355,7 +355,6 @@ def abridged(items: Sequence[str]) -> str:
     """Returns the first items of a list, and how many more there are.
 
     Example:
-
     >>> abridged(list("abcdefg"))
     'a; b; c; d; e and 2 more'
     """

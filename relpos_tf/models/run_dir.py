@@ -249,11 +249,10 @@ class RunDir:
 
 
 def parse_flags(text: str) -> dict[str, str]:
-    """Parses lines `--name=value`; returns the values by name.
+    r"""Parses lines `--name=value`; returns the values by name.
 
     Example:
-
-    >>> parse_flags("--random_seed=3\\n--nodeterministic\\n")
+    >>> parse_flags("--random_seed=3\n--nodeterministic\n")
     {'random_seed': '3', 'nodeterministic': ''}
     """
     lines = filter(None, text.split("\n"))
@@ -376,7 +375,6 @@ def checkpoint_step(prefix: str | pathlib.Path) -> int:
     """Returns the step in a checkpoint's name.
 
     Example:
-
     >>> checkpoint_step("runs/demo/ckpt-300")
     300
     """

@@ -59,7 +59,6 @@ class Transformer(keras.Model):
         Logits, float32 `[B, T, V]`, of the target at each position.
 
     Example:
-
     >>> model = Transformer({"vocab_size": 11, "hidden_size": 16})
     >>> tuple(model(tf.constant([[5, 1]]), tf.constant([[7, 3, 1]])).shape)
     (1, 3, 11)

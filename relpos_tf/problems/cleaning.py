@@ -131,7 +131,6 @@ def warnings(
         is_same_language: bool. Whether equal sides are to be expected.
 
     Example:
-
     >>> warnings({"read": 80, "blank": 3, "ratio": 1}, "a.en")
     []
     >>> warnings({"read": 50, "blank": 4, "ratio": 1}, "a.en")[0][:65]
@@ -183,7 +182,6 @@ def table(counts: Mapping[str, int]) -> str:
         counts: As of `clean_pairs`; and `tokens`, the pairs with too many ids.
 
     Example:
-
     >>> for line in table({"read": 80, "blank": 3, "nul": 5}).splitlines():
     ...     print(line)
     pairs  percent

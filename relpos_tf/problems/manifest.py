@@ -165,7 +165,6 @@ def is_test_set(split: str) -> bool:
     """Returns whether a split is a test set, by its name.
 
     Example:
-
     >>> is_test_set("test"), is_test_set("test_2017_flickr"), is_test_set("dev")
     (True, True, False)
     """

@@ -163,7 +163,6 @@ def language(path: str, otherwise: str) -> str:
     Of three letters, only codes of languages that have two as well.
 
     Example:
-
     >>> language("train.deu.GZ", "target"), language("german.txt", "target")
     ('de', 'target')
     """

@@ -41,7 +41,6 @@ def ordered_map(
         UserError: a process was killed.
 
     Example:
-
     >>> list(ordered_map(abs, [-1, 2], 1))
     [1, 2]
     """

@@ -64,7 +64,6 @@ def read(body: bytes) -> dict[str, Any]:
             which JSON can spell and no encoding has.
 
     Example:
-
     >>> read(b'{"q": "A dog.", "target": "de"}')
     {'q': 'A dog.', 'target': 'de'}
     """
@@ -86,7 +85,6 @@ def parse(values: dict[str, Any]) -> Query:
         UserError: a field is unknown, missing or beyond what it can hold.
 
     Example:
-
     >>> parse({"lines": ["A dog."], "n_best": 2}).n_best
     2
     """

@@ -183,7 +183,9 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self.stopped = self.stopped or signals.Stopped(sig)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None):
+    async def shutdown(
+        self, sockets: list[socket.socket] | None = None
+    ) -> None:
         """Stops listening, and waits for the requests under way."""
         tasks = self.server_state.tasks
         _log.info("Stopping: %d requests are under way.", len(tasks))

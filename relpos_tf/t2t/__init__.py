@@ -1,0 +1,1 @@
+"""Import of models that tensor2tensor trained."""

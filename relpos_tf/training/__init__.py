@@ -1,0 +1,1 @@
+"""Training: updates, evaluation, several devices and hosts."""

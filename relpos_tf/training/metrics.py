@@ -108,7 +108,6 @@ def tokenizer_of(language: str, asked: str = "") -> str:
         asked: str. The tokenizer that the user asks for, if not "".
 
     Example:
-
     >>> tokenizer_of("zh"), tokenizer_of("de"), tokenizer_of("de", "intl")
     ('zh', '13a', 'intl')
     """

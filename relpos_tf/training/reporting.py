@@ -183,7 +183,6 @@ def duration(seconds: float) -> str:
     """Formats seconds as hours, minutes and seconds.
 
     Example:
-
     >>> duration(3725.4)
     '1:02:05'
     """
@@ -199,7 +198,6 @@ def rate(value: float, digits: int = 0) -> str:
         digits: int. Decimal places of larger numbers.
 
     Example:
-
     >>> rate(1234.5), rate(0.5678, 2), rate(0.0123)
     ('1,234', '0.57', '0.012')
     """

@@ -60,7 +60,6 @@ def learning_rate(
         made so far, that returns a float32 scalar tensor.
 
     Example:
-
     >>> rate = learning_rate(hparam.HParams())
     >>> f"{float(rate(3999)):.6f}"
     '0.000699'

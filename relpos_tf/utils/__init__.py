@@ -1,0 +1,1 @@
+"""Files, text, signals and the like, which know no model."""

@@ -69,7 +69,6 @@ def check(values: Mapping[str, Any], field_types: Mapping[str, Any]) -> None:
         UserError: a field is missing or of another type.
 
     Example:
-
     >>> check({"steps": 7, "more": ""}, {"steps": int})
     """
     if missing := sorted(field_types.keys() - values.keys()):

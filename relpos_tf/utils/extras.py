@@ -34,7 +34,6 @@ def imports(extra: str, task: str) -> Iterator[None]:
         MissingPackageError: a package is not installed.
 
     Example:
-
     >>> try:
     ...     with imports("translate", "translation"):
     ...         import no_such_package

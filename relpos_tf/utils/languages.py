@@ -16,7 +16,6 @@ def base(code: str) -> str:
             in lower case.
 
     Example:
-
     >>> [base(code) for code in ("EN", "zh_Hans", "cmn", "no", "pt-br")]
     ['en', 'zh', 'zh', 'nb', 'pt']
     """

@@ -37,7 +37,6 @@ def printable(line: str) -> str:
     r"""Returns text of any origin as it may be shown.
 
     Example:
-
     >>> printable("red: \x1b[31m")
     'red: \\x1b[31m'
     """

@@ -1,9 +1,9 @@
-"""Lines of text in files and streams: one way in, and one way out.
+r"""Lines of text in files and streams: one way in, and one way out.
 
-A line ends at "\\n" and nowhere else: U+0085 and U+2028 occur inside the lines
+A line ends at "\n" and nowhere else: U+0085 and U+2028 occur inside the lines
 of real test sets, so `str.splitlines` would shift every later line.
 
-Reading removes one "\\r" before a line end and a byte order mark at the start,
+Reading removes one "\r" before a line end and a byte order mark at the start,
 and replaces bytes that are not UTF-8 by U+FFFD. Every line keeps its place.
 Compressed files are known by their first bytes; files are written uncompressed.
 Text in another encoding is refused with the command that converts it.
@@ -179,10 +179,10 @@ def writer(
 
 
 def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> None:
-    """Writes a file of lines, in UTF-8.
+    r"""Writes a file of lines, in UTF-8.
 
     Raises:
-        ValueError: a line contains "\\n", and would be read as two.
+        ValueError: a line contains "\n", and would be read as two.
     """
     with writer(path) as write:
         for number, line in enumerate(lines, start=1):

@@ -101,7 +101,7 @@ def slow_ids(pieces, string):
     pattern = re.compile("|".join(map(re.escape, longest_first)))
     ids = []
     for first, last in spans:
-        if string[first:last] == " " and 0 < first and last < len(string):
+        if string[first:last] == " " and first > 0 and last < len(string):
             continue
         spelled = "".join(
             special.get(c, c if c in alphabet else f"\\{ord(c)};")

@@ -36,14 +36,14 @@ class TensorToTensorTest(tf.test.TestCase, parameterized.TestCase):
                 states
             )
 
-        arguments = dict(
-            symbols_to_logits_fn=logits,
-            beam_size=meta["beam_size"],
-            vocab_size=meta["vocab"],
-            alpha=meta["alpha"],
-            eos_id=meta["eos_id"],
-            stop_early=meta["stop_early"],
-        )
+        arguments = {
+            "symbols_to_logits_fn": logits,
+            "beam_size": meta["beam_size"],
+            "vocab_size": meta["vocab"],
+            "alpha": meta["alpha"],
+            "eos_id": meta["eos_id"],
+            "stop_early": meta["stop_early"],
+        }
         return arguments, meta["decode_length"], states, arrays
 
     @parameterized.parameters(*CASES)

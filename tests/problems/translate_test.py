@@ -208,24 +208,24 @@ class FilesProblemTest(folders.TestCase):
         self.assertEqual(again.folder(self.data_dir), places[1])
 
     @parameterized.parameters(
-        (dict(weights="1,2"), ["--train_weights of 1", "1,2"]),
-        (dict(weights="-1"), ["positive", "-1"]),
-        (dict(weights="nan"), ["positive", "nan"]),
-        (dict(weights="inf"), ["positive", "inf"]),
+        ({"weights": "1,2"}, ["--train_weights of 1", "1,2"]),
+        ({"weights": "-1"}, ["positive", "-1"]),
+        ({"weights": "nan"}, ["positive", "nan"]),
+        ({"weights": "inf"}, ["positive", "inf"]),
         (
-            dict(train=("a,b", "c,d"), weights="1e308,1e308"),
+            {"train": ("a,b", "c,d"), "weights": "1e308,1e308"},
             ["finite sum", "1e308,1e308"],
         ),
         (
-            dict(train=("a,b", "c,d"), weights="1e-300,1e300"),
+            {"train": ("a,b", "c,d"), "weights": "1e-300,1e300"},
             ["positive", "1e-300"],
         ),
-        (dict(tags="<a>,<b>"), ["--train_tags of 1", "<a>,<b>"]),
-        (dict(tags="<a> <b>"), ["--train_tags", "<a> <b>"]),
-        (dict(train=("none-*.en", "none-*.de")), ["none-*.en", "no file"]),
-        (dict(train=("a.en,b.en", "a.de")), ["--train_target", "2", "1"]),
-        (dict(test=("a.en", "")), ["--test_target", "a.en"]),
-        (dict(test=("a.en,b.en", "a.de")), ["as many files", "2", "1"]),
+        ({"tags": "<a>,<b>"}, ["--train_tags of 1", "<a>,<b>"]),
+        ({"tags": "<a> <b>"}, ["--train_tags", "<a> <b>"]),
+        ({"train": ("none-*.en", "none-*.de")}, ["none-*.en", "no file"]),
+        ({"train": ("a.en,b.en", "a.de")}, ["--train_target", "2", "1"]),
+        ({"test": ("a.en", "")}, ["--test_target", "a.en"]),
+        ({"test": ("a.en,b.en", "a.de")}, ["as many files", "2", "1"]),
     )
     def test_what_does_not_fit_is_named(self, given, words):
         with self.assertRaises(errors.UserError) as raised:

@@ -47,11 +47,11 @@ class DevicesTest(parameterized.TestCase):
             mock.patch.object(
                 tf.distribute, "MultiWorkerMirroredStrategy", connect
             ),
-        ):
-            with self.assertRaisesRegex(
+            self.assertRaisesRegex(
                 errors.UserError, r"connect the chief \(one:1\).*: No server\."
-            ):
-                devices.strategy(several_hosts=True)
+            ),
+        ):
+            devices.strategy(several_hosts=True)
         self.assertEqual(
             calls, [cluster.Cluster(("one:1", "two:2"), 0), "connected"]
         )

@@ -61,11 +61,13 @@ class ReplacingTest(folders.TestCase):
 
     def test_link_at_the_temporary_name_is_not_followed(self):
         (self.folder / "x.txt.00000007.part").symlink_to(self.outside)
-        with mock.patch.object(
-            files.secrets, "token_hex", return_value="00000007"
+        with (
+            mock.patch.object(
+                files.secrets, "token_hex", return_value="00000007"
+            ),
+            self.assertRaisesRegex(FileExistsError, "x.txt'"),
         ):
-            with self.assertRaisesRegex(FileExistsError, "x.txt'"):
-                files.write(self.path, "new")
+            files.write(self.path, "new")
         self.assertEqual(self.outside.read_bytes(), b"mine")
 
     def test_content_is_on_the_disk_before_the_name_changes(self):
@@ -150,12 +152,14 @@ class ReplacingTest(folders.TestCase):
 
     def test_what_does_not_replace_the_file_can_be_kept(self):
         other = self.folder / "other"
-        with self.assertRaises(KeyboardInterrupt):
-            with files.replacing(
+        with (
+            self.assertRaises(KeyboardInterrupt),
+            files.replacing(
                 self.path, lambda partial: os.replace(partial, other)
-            ) as file:
-                file.write(b"half")
-                raise KeyboardInterrupt
+            ) as file,
+        ):
+            file.write(b"half")
+            raise KeyboardInterrupt
         self.assertEqual(other.read_bytes(), b"half")
         self.assertEqual(self.names(), ["other"])
 

@@ -50,14 +50,13 @@ class SignalsTest(parameterized.TestCase):
 
     def test_write_is_not_interrupted(self):
         done = []
-        with signals.caught():
-            with self.assertRaises(signals.Stopped):
+        with signals.caught(), self.assertRaises(signals.Stopped):
+            with signals.held():
                 with signals.held():
-                    with signals.held():
-                        signal.raise_signal(TERM)
-                        done.append("inner")
-                    done.append("outer")
-                done.append("after")
+                    signal.raise_signal(TERM)
+                    done.append("inner")
+                done.append("outer")
+            done.append("after")
         self.assertEqual(done, ["inner", "outer"])
 
     def test_hurried_user_does_not_break_the_save(self):
@@ -101,11 +100,10 @@ class SignalsTest(parameterized.TestCase):
     def test_message_to_nobody_does_not_break_the_save(self):
         with signals.caught(), self.silent(), open("/dev/full", "w") as full:
             os.dup2(full.fileno(), 2)
-            with self.assertRaises(signals.Stopped):
-                with signals.held():
-                    signal.raise_signal(HUP)
-                    signal.raise_signal(HUP)
-                    saved = True
+            with self.assertRaises(signals.Stopped), signals.held():
+                signal.raise_signal(HUP)
+                signal.raise_signal(HUP)
+                saved = True
         self.assertTrue(saved)
 
     @contextlib.contextmanager

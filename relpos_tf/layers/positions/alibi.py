@@ -50,7 +50,6 @@ def slopes(num_heads: int) -> list[float]:
     second slope for the next power of 2, beginning with the first.
 
     Example:
-
     >>> slopes(2), slopes(3)
     ([0.0625, 0.00390625], [0.0625, 0.00390625, 0.25])
     """

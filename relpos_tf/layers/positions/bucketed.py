@@ -128,7 +128,6 @@ def bucket_starts(number: int, max_distance: int) -> list[int]:
     """Returns the smallest distance of each of N buckets of one direction.
 
     Example:
-
     >>> bucket_starts(16, 128)
     [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
     """
@@ -151,7 +150,6 @@ def bucket_ids(
             for positive distances.
 
     Example:
-
     >>> starts = bucket_starts(4, 8)  # 0, 1, 2 to 3, from 4 on
     >>> bucket_ids(tf.range(-5, 6), starts, True).numpy().tolist()
     [3, 3, 2, 2, 1, 0, 5, 6, 6, 7, 7]
@@ -187,7 +185,6 @@ def by_distance(
         A `[H, Q, K]` tensor.
 
     Example:
-
     >>> by_distance(tf.constant([[-1, 0, 1, 2, 9]]), 2, 3).numpy().tolist()
     [[[0, 1, 2], [-1, 0, 1]]]
     """

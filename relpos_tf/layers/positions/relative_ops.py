@@ -61,7 +61,6 @@ def relative_attention(
         dropout. The softmax is in float32, of float64 in float64.
 
     Example:
-
     >>> x = ops.ones([1, 1, 2, 2])
     >>> values = ops.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])  # k = 1
     >>> output, _ = relative_attention(x, x, x, None, values)
@@ -113,7 +112,6 @@ def by_key(x: Tensor, keys: int | Tensor) -> Tensor:
     S columns of the same numbers begins one column later than the row before.
 
     Example:
-
     >>> x = ops.array([[9, 9, 1, 2, 3], [9, 4, 5, 6, 9], [7, 8, 9, 0, 0]])
     >>> ops.convert_to_numpy(by_key(x, 3)).tolist()
     [[1, 2, 3], [4, 5, 6], [7, 8, 9]]
@@ -129,7 +127,6 @@ def by_distance(x: Tensor) -> Tensor:
     """Moves `[.., Q, K]` to the column of each distance: `[.., Q, S]`.
 
     Example:
-
     >>> x = ops.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     >>> ops.convert_to_numpy(by_distance(x)).tolist()
     [[0, 0, 1, 2, 3], [0, 4, 5, 6, 0], [7, 8, 9, 0, 0]]

@@ -24,7 +24,6 @@ class Rotary(scheme.Scheme):
         UserError: the depth of a head is odd.
 
     Example:
-
     >>> x = tf.constant([[[[1.0, 0.0]]]])
     >>> Rotary().rotate(x, tf.constant([0])).numpy().tolist()
     [[[[1.0, 0.0]]]]

@@ -246,7 +246,6 @@ def relative_attention(
         A pair: `[B, H, Q, D]`, and the weights `[B, H, Q, K]` before dropout.
 
     Example:
-
     >>> x = tf.ones([1, 1, 2, 2])
     >>> values = tf.constant([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])  # k = 1
     >>> relative_attention(x, x, x, None, values)[0].numpy().tolist()

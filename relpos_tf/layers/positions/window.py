@@ -23,7 +23,6 @@ class Window(scheme.Scheme):
         window: int, r, at least 1.
 
     Example:
-
     >>> bias = Window(1).bias(None, None, pairs_lib.Pairs(1, 3))
     >>> (bias == 0).numpy().tolist()
     [[False, True, True]]
@@ -68,7 +67,6 @@ class Direction(scheme.Scheme):
         UserError: an unknown direction.
 
     Example:
-
     >>> bias = Direction("backward").bias(None, None, pairs_lib.Pairs(2, 2))
     >>> (bias == 0).numpy().tolist()
     [[True, True], [False, True]]

@@ -89,7 +89,6 @@ def length_of(source: str) -> int:
     """Counts words, with the parts of hyphenated ones, and marks.
 
     Example:
-
     >>> length_of("twenty-one days, one hour, and two years")
     11
     """
