@@ -142,7 +142,7 @@ def number(
     return _field(default, Number(least, most, above, below), when, help)
 
 
-def switch(default: bool, when: str = "", help: str = "") -> Any:
+def switch(default: bool | None, when: str = "", help: str = "") -> Any:
     """Returns a field for a bool; see `number`."""
     return _field(default, None, when, help)
 

@@ -18,6 +18,7 @@ of the best BLEU in training, RUN/ckpt-STEP any other.
 """
 
 import os
+import platform
 
 from relpos_tf import fields
 from relpos_tf import registry
@@ -58,14 +59,22 @@ FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
     deterministic="Use deterministic operations only.",
     registry_help="List problems and hparams sets.",
+    check_env="Print versions and devices, and test each device.",
 )
 
 
 def main() -> int | None:
     if FLAGS.registry_help:
         return command.show_registry()
+    if FLAGS.check_env:
+        return check_environment()
     problem = command.make_problem(FLAGS)
     hparams = make_hparams()
+    if FLAGS.eval_use_test_set and "test" not in problem.splits:
+        raise command.UsageError(
+            f"--eval_use_test_set: {problem.name} has no test set. Leave it "
+            "out; or for translate_files give --test_source and --test_target."
+        )
     output_dir = FLAGS.output_dir or os.path.join(
         "runs", f"{FLAGS.problem}-{FLAGS.hparams_set}"
     )
@@ -160,6 +169,18 @@ def make_hparams():
         hparams = registry.hparams(FLAGS.hparams_set)
     with command.flag_value("hparams"):
         return hparams.override(FLAGS.hparams)
+
+
+def check_environment() -> None:
+    """Prints versions and devices, and multiplies two matrices."""
+    tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
+    found = {"platform": platform.platform(), **run_dir.versions()}
+    for name, version in found.items():
+        command.write(f"{name}: {version}\n")
+    for device in tf.config.list_logical_devices():
+        with tf.device(device.name):  # An error names a device without work.
+            tf.matmul(*[tf.ones([64, 64])] * 2).numpy()
+        command.write(f"{device.name}: works\n")
 
 
 run = command.program(main)

@@ -1,4 +1,4 @@
-"""Progress reports of a run: sums, speed, lines, TensorBoard."""
+"""Progress reports of a run: sums, speed, lines, TensorBoard, profile."""
 
 import contextlib
 import importlib.util
@@ -177,6 +177,28 @@ class SummaryWriter:
                         group = f"{split}_average" if is_average else split
                         tf.summary.scalar(f"{group}/{name}", value)
         self._writer.flush()
+
+
+class Profiler:
+    """Profiles ten steps, after those that trace and allocate.
+
+    Args:
+        directory: str. Gets the profile, for TensorBoard.
+    """
+
+    def __init__(self, directory: str):
+        self._directory, self._steps = directory, 0
+
+    def count(self, is_last: bool) -> None:
+        """Counts a step; starts and stops the profile when due."""
+        import tensorflow as tf  # slow, and not needed above
+
+        first, last = 10, 20
+        self._steps += 1
+        if self._steps == first and not is_last:
+            tf.profiler.experimental.start(self._directory)
+        elif self._steps == last or (is_last and first < self._steps < last):
+            tf.profiler.experimental.stop()
 
 
 def duration(seconds: float) -> str:

@@ -65,12 +65,11 @@ def log_line(event: Mapping[str, Any]) -> str:
     )
 
 
+_TRAINS = "schedule!=evaluate"
 _STOPS_EARLY = "eval_early_stopping_steps"
 
 
-def _count(
-    default: int, help: str, least: int = 0, when: str = "schedule!=evaluate"
-) -> Any:
+def _count(default: int, help: str, least: int = 0, when: str = _TRAINS) -> Any:
     """Returns a field of training for a whole number."""
     return number(default, least, when=when, help=help)
 
@@ -108,6 +107,11 @@ class RunConfig(fields.Record):
         "Batches of a teacher-forced evaluation, at most. 0: all.",
         when="schedule!=train",
     )
+    eval_use_test_set: bool = switch(
+        False,
+        "schedule!=train",
+        "Evaluate on the test split instead of the development split.",
+    )
     eval_early_stopping_steps: int = _count(
         0,
         "Stop after this number of steps without an improvement. 0: never.",
@@ -116,13 +120,18 @@ class RunConfig(fields.Record):
     eval_early_stopping_metric: str = choice(
         *METRICS, when=_STOPS_EARLY, help="The metric that must improve."
     )
-    # None: the metric's own, see `METRICS`.
+    # None, here and below: the metric's own, see `METRICS`.
     eval_early_stopping_metric_delta: float | None = number(
         None,
         least=None,
         when=_STOPS_EARLY,
         help="The smallest change that counts as an improvement. Default: "
         "0.1; for teacher_forced_accuracy, a fraction, 0.001.",
+    )
+    eval_early_stopping_metric_minimize: bool | None = switch(
+        None,
+        _STOPS_EARLY,
+        "Whether lower values are better. Default: true only for the loss.",
     )
     save_checkpoints_secs: int = _count(
         0, "Also save a checkpoint every N seconds. 0: never."
@@ -138,9 +147,12 @@ class RunConfig(fields.Record):
     )
     xla_compile: bool = switch(
         False,
-        "schedule!=evaluate",
+        _TRAINS,
         "Compile gradients with XLA, for GPUs: it takes seconds for each new "
         "shape and makes steps on CPUs slower.",
+    )
+    profile: bool = switch(
+        False, _TRAINS, "Write a profile of ten steps for TensorBoard."
     )
     bleu_tokenize: str = ""  # "": the tokenizer of the target language
 
@@ -148,6 +160,11 @@ class RunConfig(fields.Record):
     def evaluates(self) -> bool:
         """Whether to evaluate while training."""
         return self.schedule == "continuous_train_and_eval"
+
+    @property
+    def eval_split(self) -> str:
+        """The split to evaluate on."""
+        return "test" if self.eval_use_test_set else "dev"
 
 
 class EarlyStopping:
@@ -163,6 +180,8 @@ class EarlyStopping:
         _, minimize, self._delta = METRICS[self._metric]
         if config.eval_early_stopping_metric_delta is not None:
             self._delta = config.eval_early_stopping_metric_delta
+        if config.eval_early_stopping_metric_minimize is not None:
+            minimize = config.eval_early_stopping_metric_minimize
         self._sign = 1 if minimize else -1
         self._best, self._best_step = math.inf, 0
 

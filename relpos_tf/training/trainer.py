@@ -94,6 +94,9 @@ class Trainer:
         self._state.restore(config.warm_start_from)
         self._restored_step = self.step
         self._summaries = reporting.SummaryWriter(run)
+        self._profiler = None
+        if hosts.is_chief and config.profile:
+            self._profiler = reporting.Profiler(f"{run.path}/profile")
 
     @property
     def step(self) -> int:
@@ -255,8 +258,13 @@ class Trainer:
         return epoch + 1 if left < self.batches_per_update else 0
 
     def _report(self, progress: reporting.Progress) -> None:
-        """Logs a line when one is due; else shows one on a terminal."""
+        """Logs a line when one is due; else shows one on a terminal.
+
+        Counts the step for the profile, if there is one.
+        """
         step = self.step
+        if self._profiler:
+            self._profiler.count(is_last=step == self.total_steps)
         if not self._is_due(self.config.log_step_count_steps):
             terminal.show(lambda: progress.short_line(step))
             return
@@ -354,7 +362,7 @@ class Trainer:
         data = manifest_lib.fingerprints(manifest)
         names = "batch_size", "beam_size", "alpha", "extra_length"
         return {
-            "data": data["dev"],
+            "data": data[self.config.eval_split],
             "eval_steps": self.config.eval_steps,
             "bleu_tokenize": metrics.tokenizer_of(
                 self._problem.target_language, self.config.bleu_tokenize
@@ -371,8 +379,9 @@ class Trainer:
         Raises:
             UserError: data are missing or damaged.
         """
-        tokens = self._problem.tokens(self._data_dir, "dev")
-        sources, references = self._problem.lines(self._data_dir, "dev")
+        split = self.config.eval_split
+        tokens = self._problem.tokens(self._data_dir, split)
+        sources, references = self._problem.lines(self._data_dir, split)
         metrics.check_references(references)
         tokenize = self._conditions["bleu_tokenize"]
         for warning in metrics.reference_warnings(references, tokenize):
@@ -387,7 +396,7 @@ class Trainer:
         found = [
             event
             for event in self.run.read_metrics()
-            if event["split"] == "dev"
+            if event["split"] == self.config.eval_split
             and "averaged" not in event
             and event.get("conditions") == self._conditions
         ]
@@ -434,7 +443,7 @@ class Trainer:
         return bool(is_over)
 
     def evaluate(self) -> dict[str, Any]:
-        """Scores the model on the development set and records the scores.
+        """Scores the model on a split of the problem and records the scores.
 
         The moving averages of the weights are scored, if there are any.
 
@@ -466,6 +475,7 @@ class Trainer:
 
     def _score(self, step: int, **extra) -> dict[str, Any]:
         """Scores the model as it is; adds `extra` to the event."""
+        split = self.config.eval_split
         tokens, sources, references, tokenize = self._evaluation_data
         dataset = batches_lib.evaluation_batches(
             tokens, self.hparams.batch_size
@@ -474,7 +484,7 @@ class Trainer:
         forced = evaluation.teacher_forced(self.model, dataset)
 
         def progress(lines):
-            line = f"Evaluating on dev: line {lines:,} of {len(sources):,}"
+            line = f"Evaluating on {split}: line {lines:,} of {len(sources):,}"
             terminal.show(lambda: line, is_logged=True)
 
         progress(0)
@@ -482,7 +492,7 @@ class Trainer:
         scores = metrics.corpus_bleu(
             [one.texts[0] for one in found], references, tokenize
         )
-        event = {"step": step, "split": "dev"} | extra
+        event = {"step": step, "split": split} | extra
         event["conditions"] = self._conditions
         event |= forced | dataclasses.asdict(scores)
         self._record(event)

@@ -197,6 +197,11 @@ TABLE = {
         ("--usr_dir=x/y", "--usr_dir: x/y"),
         ("--eval_early_stopping_metric=blue", "loss chrf bleu"),
         (
+            "--problem=translate_files --train_source=a --train_target=a "
+            "--dev_source=a --dev_target=a --eval_use_test_set",
+            "--eval_use_test_set --test_source",
+        ),
+        (
             "--schedule=train --eval_early_stopping_steps=5",
             "--eval_early_stopping_steps --schedule=continuous_train",
         ),

@@ -7,6 +7,7 @@ import shutil
 import signal
 from unittest import mock
 
+import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.bin import trainer
@@ -47,6 +48,12 @@ class TrainerTest(folders.TestCase):
             self.assertIn(name, err)
             flag = f"--hparams={name}=300"
             self.assertEqual(replace_training([7], flag), (7, ""))
+
+    def test_check_env_names_versions_and_devices_that_work(self):
+        code, out, err = calls.execute(trainer.main, "--check_env")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn(f"\ntensorflow: {tf.__version__}\n", out.decode())
+        self.assertIn("/device:CPU:0: works\n", out.decode())
 
     @parameterized.parameters(
         (KeyboardInterrupt, 130, "SIGINT"), (terminate, 143, "SIGTERM")

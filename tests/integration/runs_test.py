@@ -38,7 +38,12 @@ OPTIONS = (
 
 def start(folder, line=None):
     """Starts a trainer in a process; `line` replaces its command line."""
-    options = (*OPTIONS, f"--train_steps={STEPS}", "--deterministic")
+    options = (
+        *OPTIONS,
+        f"--train_steps={STEPS}",
+        "--deterministic",
+        "--profile",
+    )
     return kill.Run(folder, options, line)
 
 
@@ -62,15 +67,18 @@ class RunsTest(absltest.TestCase):
         page = (documents.ROOT / "docs" / "run_folder.md").read_text("utf-8")
         rows = re.findall(r"^\| (`.*?) \|", page, re.M)
         named = {name for row in rows for name in re.findall("`(.+?)`", row)}
-        names = (path.name for path in self.whole.directory.iterdir())
+        names = (
+            path.name + "/" * path.is_dir()
+            for path in self.whole.directory.iterdir()
+        )
         files = {
             re.sub(r"(tfevents\.).*", r"\1*", re.sub("-\\d+", "-STEP", name))
             for name in names
         }
         events = run_dir.RunDir(self.whole.directory).read_metrics()
         given = files.union(*events) - {"step", "split", "loss"}
-        # This run makes no average, has no such stop and no profile.
-        others = "average/ckpt-STEP.npz ckpt-STEP.epoch ckpt-STEP.stop plugins/"
+        # This run makes no average, and has no such stop.
+        others = "average/ckpt-STEP.npz ckpt-STEP.epoch ckpt-STEP.stop"
         self.assertEqual(given | {*others.split(), "averaged"}, named)
 
     def test_events_and_messages_of_a_run(self):

@@ -1,11 +1,13 @@
 """Tests of progress lines, with a clock that the test moves."""
 
 import os
+import pathlib
 from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import absltest
+from absl.testing import parameterized
 from tensorflow.core.util import event_pb2
 
 from relpos_tf.models import run_dir
@@ -172,3 +174,13 @@ class SummaryWriterTest(folders.TestCase):
         ):
             self.record()
         self.assertEqual(os.listdir(self.folder), ["metrics.jsonl"])
+
+
+class ProfilerTest(parameterized.TestCase):
+    @parameterized.parameters((9, 0), (10, 0), (11, 1), (20, 1), (25, 1))
+    def test_a_profile_is_written_once_ten_steps_were_made(self, steps, found):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        profiler = reporting.Profiler(str(folder))
+        for step in range(1, steps + 1):
+            profiler.count(step == steps)
+        self.assertLen(list(folder.rglob("*.xplane.pb")), found)

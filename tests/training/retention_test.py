@@ -116,7 +116,7 @@ class ConditionsTest(tiny_runs.TestCase):
             value = next(scores)
             event = {
                 "step": step,
-                "split": "dev",
+                "split": trainer.config.eval_split,
                 "conditions": trainer._conditions,
                 "loss": -value,
                 "bleu": value,
@@ -137,6 +137,7 @@ class ConditionsTest(tiny_runs.TestCase):
                 ("", {}),
                 ("", {"eval_steps": 3}),
                 ("", {"bleu_tokenize": "char"}),
+                ("", {"eval_use_test_set": True}),
                 ("beam_size=2", {}),
                 ("alpha=0.9", {}),
                 ("extra_length=2", {}),
@@ -149,7 +150,9 @@ class ConditionsTest(tiny_runs.TestCase):
         run = self.train("run", 4, [7.0, 8.0]).run
         self.assertEqual(run.best(), 4)
         # Each is better than the one before, and worse than the old ones.
-        trainer = self.train("run", 12, [1.0, 2, 3, 4, 5], bleu_tokenize="char")
+        trainer = self.train(
+            "run", 12, [1.0, 2, 3, 4, 5], eval_use_test_set=True
+        )
         self.assertEqual(trainer.step, 12)
         self.assertEqual(run.best(), 12)
         # Without that change, they are compared: this one is not better.

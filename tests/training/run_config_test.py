@@ -33,15 +33,21 @@ class EarlyStoppingTest(parameterized.TestCase):
         # Any number is better than none.
         ([math.nan, 3.0, 2.0, 1.0], "loss", 20, None, None),
         ([3.0, math.nan, math.nan], "loss", 20, None, 30),
+        # The user says which direction is better.
+        ([3.0, 2.0, 1.0], "loss", 20, None, 30, False),
+        ([1.0, 2.0, 3.0], "loss", 20, None, None, False),
+        ([0.18, 1.51, 1.84], "bleu", 20, None, 30, True),
+        ([1.84, 1.51, 0.18], "bleu", 20, None, None, True),
     )
     def test_training_ends_once_nothing_was_better_for_so_many_steps(
-        self, values, metric, steps, delta, end
+        self, values, metric, steps, delta, end, minimize=None
     ):
         stopping = run_config.EarlyStopping(
             run_config.RunConfig(
                 eval_early_stopping_metric=metric,
                 eval_early_stopping_steps=steps,
                 eval_early_stopping_metric_delta=delta,
+                eval_early_stopping_metric_minimize=minimize,
             )
         )
         ends = [
