@@ -443,7 +443,7 @@ def require(flag_values: Flags, *names: str) -> None:
         UsageError: naming the first flag that is None or empty.
     """
     for name in names:
-        if flag_values[name].value in (None, "", []):
+        if set(flag_values[name].value or "") <= {","}:
             text = _one_line(flag_values[name].help)
             raise UsageError(f"--{name} is required: {text}.")
 

@@ -92,6 +92,8 @@ def main() -> int | None:
 
 def train(problem, hparams, output_dir: str) -> None:
     """Trains, averages and scores; or only scores, with --schedule=evaluate."""
+    names = fields.kinds(run_config.RunConfig)
+    config = run_config.RunConfig(**{name: FLAGS[name].value for name in names})
     with signals.held():  # An interrupted import leads to strange errors.
         tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
         from relpos_tf.models import checkpoints
@@ -139,8 +141,6 @@ def train(problem, hparams, output_dir: str) -> None:
             run.has_hparams,
             f"--output_dir={output_dir}",
         )
-    names = fields.kinds(run_config.RunConfig)
-    config = run_config.RunConfig(**{name: FLAGS[name].value for name in names})
     trainer = trainer_lib.Trainer(
         hparams, problem, FLAGS.data_dir, run, hosts, config
     )

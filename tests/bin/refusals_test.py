@@ -209,6 +209,16 @@ TABLE = {
             "--eval_early_stopping_metric=bleu",
             "--eval_early_stopping_metric=bleu --eval_early_stopping_steps",
         ),
+        (
+            "--eval_early_stopping_steps=5 "
+            "--eval_early_stopping_metric_delta=nan",
+            "eval_early_stopping_metric_delta finite nan",
+        ),
+        (
+            "--problem=translate_files --train_source=, --train_target=, "
+            "--dev_source=a --dev_target=a",
+            "--train_source required",
+        ),
         ("--schedule=train --eval_steps=100", "--eval_steps --schedule!=train"),
         ("--schedule=evaluate --train_steps=0", "--schedule!=evaluate"),
         ("--hparams=learning_rate=1e-4", "--hparams: `learning_rate` =legacy"),
