@@ -443,7 +443,8 @@ def require(flag_values: Flags, *names: str) -> None:
         UsageError: naming the first flag that is None or empty.
     """
     for name in names:
-        if set(flag_values[name].value or "") <= {","}:
+        value = flag_values[name].value
+        if value in (None, []) or not str(value).strip(","):
             text = _one_line(flag_values[name].help)
             raise UsageError(f"--{name} is required: {text}.")
 
