@@ -129,7 +129,7 @@ class HParams(fields.Record):
     heads_share_relative_embedding: bool = switch(False, when=_TABLES)
     # How Shaw's attention is computed; the result is the same up to rounding.
     relative_attention_implementation: str = choice(
-        "auto", "reshape", "compact", when=_TABLES
+        "auto", "reshape", "compact", "gather", when=_TABLES
     )
     # Buckets of distances of T5's bias (Raffel et al., 2020); even.
     relative_attention_num_buckets: int = number(32, 4, 1000, when=_T5)

@@ -109,9 +109,11 @@ class MultiHead(keras.layers.Layer):
                 may_attend = pairs_lib.join(may_attend, one)
         return may_attend  # [B, H or 1, Q or 1, K]
 
-    def compute_value(self, variable: keras.Variable) -> tf.Tensor:
-        """Returns a variable in the compute dtype."""
-        return tf.cast(variable.value, self.compute_dtype)
+    def compute_value(self, *variables: keras.Variable) -> tf.Tensor:
+        """Returns a variable in the compute dtype; several, stacked."""
+        values = [variable.value for variable in variables]
+        value = values[0] if len(values) == 1 else tf.stack(values)
+        return tf.cast(value, self.compute_dtype)
 
     def fuse(self, *layers: keras.layers.Layer) -> tf.Tensor:
         """Returns the kernel `[F, P * H * D]` of P projections at once."""
@@ -175,6 +177,8 @@ class TransformerAttention(MultiHead):
             float64 all of them.
         use_causal_mask: bool. Whether a query may see only itself and the keys
             before it. The queries are the last keys, those of a memory too.
+        pairs: None, or the pairs that the layers of a stack share, in place of
+            a memory and of masks: `positions.scheme.share`.
         return_weights: bool. Whether to return the attention weights as well.
         training: bool. Whether to drop weights.
         mask: None or bool `[B, Q]`: False for padding, to which no query
@@ -248,6 +252,7 @@ class TransformerAttention(MultiHead):
         *,
         may_attend: tf.Tensor | None = None,
         use_causal_mask: bool = False,
+        pairs: pairs_lib.Pairs | None = None,
         return_weights: bool = False,
         training: bool = False,
         mask: tf.Tensor | None = None,
@@ -266,7 +271,7 @@ class TransformerAttention(MultiHead):
                 _check_causal(queries.shape[1], memory.shape[1])
             keys_values = self.project(memory)
             q = self._project_queries(queries, keys_values)
-        pairs = pairs_lib.Pairs(
+        pairs = pairs or pairs_lib.Pairs(
             pairs_lib.size(q, 2),
             pairs_lib.size(keys_values.keys, 2),
             start,
@@ -353,6 +358,7 @@ class TransformerAttention(MultiHead):
         *,
         start: int | tf.Tensor,
         kernel: tf.Tensor | None = None,
+        pairs: pairs_lib.Pairs | None = None,
     ) -> tuple[tf.Tensor, pairs_lib.KeysValues]:
         """Attends from new positions; returns `[B, Q, F]` and the new cache.
 
@@ -362,22 +368,28 @@ class TransformerAttention(MultiHead):
             start: int or scalar tensor: the number of positions so far, which
                 a growing cache knows.
             kernel: None or `step_kernel()`, if many steps are to share it.
+            pairs: None or `step_pairs` of any layer, if a stack shares them.
 
         Raises:
             UserError: a fixed cache has no room, as far as the graph knows.
         """
-        is_growing = not isinstance(cache, pairs_lib.FixedCache)
-        if is_growing:
-            start = pairs_lib.size(cache.keys, 2)
-        q, new = self._project_all(queries, start, kernel)
-        cache = cache.extend(new, start)
-        pairs = pairs_lib.Pairs(
-            pairs_lib.size(queries, 1),
-            pairs_lib.size(cache.keys, 2),
-            None if is_growing else start,
-            causal=True,
-        )
+        number = pairs_lib.size(queries, 1)
+        pairs = pairs or self.step_pairs(number, cache, start)
+        q, new = self._project_all(queries, pairs.first(), kernel)
+        cache = cache.extend(new, pairs.first())
         return self._attend(queries, q, cache, pairs)[0], cache
+
+    def step_pairs(
+        self,
+        number: int | tf.Tensor,
+        cache: pairs_lib.KeysValues,
+        start: int | tf.Tensor,
+    ) -> pairs_lib.Pairs:
+        """Returns the pairs of a number of new positions, in `step`."""
+        keys = pairs_lib.size(cache.keys, 2)
+        if isinstance(cache, pairs_lib.FixedCache):
+            return pairs_lib.Pairs(number, keys, start, causal=True)
+        return pairs_lib.Pairs(number, keys + number, causal=True)
 
     def step_kernel(self) -> tf.Tensor:
         """Returns the kernel `[F, 3 F]` of queries, keys and values."""

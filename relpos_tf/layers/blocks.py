@@ -92,6 +92,8 @@ class EncoderBlock(Block):
     Call arguments:
         x: `[B, S, F]` tensor.
         may_attend: bool tensor that broadcasts to `[B, H, S, S]`.
+        pairs: None, or the `pairs.Pairs` of self-attention in all layers of a
+            stack, with their masks.
         return_weights: bool. Whether to return the attention weights as well.
         training: bool.
 
@@ -117,13 +119,16 @@ class EncoderBlock(Block):
         x: tf.Tensor,
         *,
         may_attend: tf.Tensor | None = None,
+        pairs: pairs_lib.Pairs | None = None,
         return_weights: bool = False,
         training: bool = False,
     ) -> Any:
         options = {"return_weights": return_weights, "training": training}
 
         def attend(y):
-            return self.self_attention(y, may_attend=may_attend, **options)
+            return self.self_attention(
+                y, may_attend=may_attend, pairs=pairs, **options
+            )
 
         x, weights = self.self_attention_residual.around(attend, x, training)
         x = self._feed_forward(x, training)
@@ -192,13 +197,16 @@ class DecoderBlock(Block):
         memory: tf.Tensor,
         *,
         may_attend: tf.Tensor | None = None,
+        pairs: pairs_lib.Pairs | None = None,
         return_weights: bool = False,
         training: bool = False,
     ) -> Any:
         options = {"return_weights": return_weights, "training": training}
 
         def attend(y):
-            return self.self_attention(y, use_causal_mask=True, **options)
+            return self.self_attention(
+                y, use_causal_mask=True, pairs=pairs, **options
+            )
 
         def attend_to_source(y):
             return self.encdec_attention(
@@ -225,6 +233,7 @@ class DecoderBlock(Block):
         start: int | tf.Tensor,
         may_attend: tf.Tensor,
         kernel: tf.Tensor | None = None,
+        pairs: pairs_lib.Pairs | None = None,
     ) -> tuple[tf.Tensor, pairs_lib.KeysValues, tf.Tensor]:
         """Computes new positions, with a cache of the positions before.
 
@@ -234,14 +243,14 @@ class DecoderBlock(Block):
         Args:
             x: `[B * n, T, F]`: positions `start` to `start + T - 1`. The rows
                 `b * n` to `b * n + n - 1` are hypotheses for source `b`.
-            cache: As of `self_attention.step`, and so are start and kernel.
+            cache: As of `self_attention.step`; so are start, kernel and pairs.
             memory: `encdec_attention.project` of the encoder's output.
             may_attend: bool tensor `[B, 1, 1, S]`.
         """
 
         def attend(y):
             return self.self_attention.step(
-                y, cache, start=start, kernel=kernel
+                y, cache, start=start, kernel=kernel, pairs=pairs
             )
 
         def attend_to_source(y):

@@ -29,18 +29,19 @@ class Pairs:
     start: int | tf.Tensor | None = None  # None: the queries are the last keys
     may_attend: tf.Tensor | None = None  # bool, broadcasts to [B, H, Q, K]
     causal: bool = False  # whether later keys are forbidden
-    _known: dict = dataclasses.field(
+    # What was computed for them: the layers of a stack may share their pairs.
+    known: dict = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     def once(self, key: Any, compute: Callable[[], Any]) -> Any:
         """Returns the result of the first `compute` with this key.
 
-        A layer makes new pairs in each call, so a result stays in its graph.
+        New pairs are made in each call, so a result stays in its graph.
         """
-        if key not in self._known:
-            self._known[key] = compute()
-        return self._known[key]
+        if key not in self.known:
+            self.known[key] = compute()
+        return self.known[key]
 
     @property
     def only_causal(self) -> bool:
@@ -65,8 +66,12 @@ class Pairs:
 
     def bias(self) -> tf.Tensor | None:
         """Returns the mask as a summand of the logits."""
-        mask = self.mask()
-        return None if mask is None else to_bias(mask)
+
+        def compute():
+            mask = self.mask()
+            return None if mask is None else to_bias(mask)
+
+        return self.once("bias", compute)
 
     def of_queries(self, start: tf.Tensor, end: tf.Tensor) -> "Pairs":
         """Returns the pairs of the queries `start` to `end` - 1, from 0."""

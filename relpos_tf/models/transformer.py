@@ -18,7 +18,9 @@ from relpos_tf.layers import blocks
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
+from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers import projections
+from relpos_tf.layers.positions import scheme
 from relpos_tf.models import arguments
 
 
@@ -214,9 +216,12 @@ class Transformer(keras.Model):
     ) -> tf.Tensor:
         """Encodes `[B, S]` source ids: `[B, S, F]`."""
         x = self._embed_source(inputs, training, tag_lengths)
-        may_attend = is_token(inputs)  # [B, 1, 1, S]
+        length = pairs_lib.size(x, 1)
+        pairs = pairs_lib.Pairs(length, length, 0, is_token(inputs))
+        if training:
+            _share(self.encoder_blocks, pairs)
         for block in self.encoder_blocks:
-            x = block(x, may_attend=may_attend, training=training)
+            x = block(x, pairs=pairs, training=training)
         return _norm(self.encoder_norm, x)
 
     def attention_weights(
@@ -252,9 +257,15 @@ class Transformer(keras.Model):
     ) -> tf.Tensor:
         """Returns `features`, with a `memory` that `encode` returned."""
         x = self._embed_targets(targets, training)
+        length = pairs_lib.size(x, 1)
+        pairs = pairs_lib.Pairs(length, length, 0, causal=True)
+        if training:
+            _share(self.decoder_blocks, pairs)
         may_attend = is_token(inputs)
         for block in self.decoder_blocks:
-            x = block(x, memory, may_attend=may_attend, training=training)
+            x = block(
+                x, memory, may_attend=may_attend, pairs=pairs, training=training
+            )
         return _norm(self.decoder_norm, x)
 
     def init_cache(
@@ -298,6 +309,10 @@ class Transformer(keras.Model):
         """
         x = self.target_embedding.look_up(ids, cache.embedding)  # [B * n, T, F]
         x = self._add_positions(x, start, is_target=True)
+        pairs = self.decoder_blocks[0].self_attention.step_pairs(
+            pairs_lib.size(ids, 1), cache.layers[0], start
+        )
+        _share(self.decoder_blocks, pairs)
         layers = []
         for block, layer, memory, kernel in zip(
             self.decoder_blocks,
@@ -313,6 +328,7 @@ class Transformer(keras.Model):
                 start=start,
                 may_attend=cache.may_attend,
                 kernel=kernel,
+                pairs=pairs,
             )
             layers.append(layer)
         x = _norm(self.decoder_norm, x)
@@ -355,6 +371,11 @@ class Transformer(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"hparams": self.hparams.to_dict()}
+
+
+def _share(blocks_of_stack, pairs):
+    """Computes in the pairs what the layers of a stack share."""
+    scheme.share([one.self_attention for one in blocks_of_stack], pairs)
 
 
 def _norm(norm, x):

@@ -17,3 +17,8 @@ def are_for_xla() -> bool:
     # Without a public name.
     graph = tf.compat.v1.get_default_graph()
     return control_flow_util.GraphOrParentsInXlaContext(graph)
+
+
+def have_gpu() -> bool:
+    """Returns whether TensorFlow computes on a GPU here."""
+    return bool(tf.config.list_logical_devices("GPU"))

@@ -24,6 +24,7 @@ head, F features.
 import copy
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -97,6 +98,13 @@ class Scheme:
         """
         raise NotImplementedError("The base class replaces no attention.")
 
+    @staticmethod
+    def share(schemes: "Sequence[Scheme]", pairs: pairs_lib.Pairs) -> None:
+        """Computes in `pairs.known` what the layers of a stack share.
+
+        `schemes` are those of this class, which all get these pairs.
+        """
+
     def overrides(self, hook: str) -> bool:
         """Returns whether the class has a hook of its own."""
         return getattr(type(self), hook) is not getattr(Scheme, hook)
@@ -117,6 +125,16 @@ class Scheme:
     def from_config(cls, config: dict[str, Any]) -> "Scheme":
         """Returns the scheme of a `get_config`."""
         return cls(**config)
+
+
+def share(layers: Iterable[keras.layers.Layer], pairs: pairs_lib.Pairs) -> None:
+    """Computes in `pairs.known` what the layers of a stack share."""
+    groups: dict[type[Scheme], list[Scheme]] = {}
+    for layer in layers:
+        for one in layer.positions:
+            groups.setdefault(type(one), []).append(one)
+    for kind, schemes in groups.items():
+        kind.share(schemes, pairs)
 
 
 def glorot_uniform(fans: int) -> keras.initializers.Initializer:

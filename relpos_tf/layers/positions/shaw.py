@@ -19,7 +19,8 @@ To compute (4) without a sum for each pair in every example and head:
 
 Equation 3 is split in the same way. The implementation "reshape" is the
 paper's: it looks up a[i, j] for all pairs. "compact" multiplies with the rows
-of the tables alone, see `band`. Both give the same output and weights.
+of the tables alone, see `band`; "gather" looks up the vector of each distance,
+see `by_distance`. All give the same output and weights.
 
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, R = 2k+1 rows of
 a table; left + 1 + right rows if keys before and after the query are clipped at
@@ -27,7 +28,9 @@ two distances. The row of distance 0 is `left`.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -37,10 +40,11 @@ from relpos_tf import errors
 from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import band
+from relpos_tf.layers.positions import by_distance
 from relpos_tf.layers.positions import scheme
 from relpos_tf.utils import graphs
 
-IMPLEMENTATIONS = ("auto", "reshape", "compact")
+IMPLEMENTATIONS = ("auto", "reshape", "compact", "gather")
 _EXACT = "exact"  # "reshape", also for what is not within a softmax
 
 
@@ -113,32 +117,55 @@ class Shaw(scheme.Scheme):
     def logits(
         self, logits: tf.Tensor, q: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
-        table = self._table("keys")
-        if table is None:
+        if "keys" not in self.tables:
             return logits
-        return _add_to_logits(logits, q, table, pairs, self._form, self.left)
+        rows = self._rows("keys", pairs)
+        return _add_to_logits(logits, q, rows, pairs, self.left)
 
     def output(
         self, weights: tf.Tensor, pairs: pairs_lib.Pairs, sums_to_one: bool
     ) -> tuple[tf.Tensor, tf.Tensor | float]:
-        table = self._table("values")
-        if table is None:
+        if "values" not in self.tables:
             return weights, 0.0
-        return _weighted_vectors(
-            weights, table, pairs, self._form, self.left, sums_to_one
-        )
+        rows = self._rows("values", pairs)
+        return _weighted_vectors(weights, rows, pairs, self.left, sums_to_one)
 
     def pair_vectors(
         self, kind: str, pairs: pairs_lib.Pairs
     ) -> tf.Tensor | float:
         """Returns the vectors of "keys" or "values": `[.., Q, K, D]`, or 0."""
-        table = self._table(kind)
-        return 0.0 if table is None else _pair_vectors(table, pairs, self.left)
+        if kind not in self.tables:
+            return 0.0
+        table = self._compute_value(self.tables[kind])
+        (rows,) = _look_up(table[tf.newaxis], pairs, _EXACT, self.left)
+        return _of_pairs(rows.vectors, pairs)
 
-    def _table(self, kind):
-        """Returns a table in the layer's compute dtype, or None."""
-        table = self.tables.get(kind)
-        return None if table is None else self._compute_value(table)
+    @staticmethod
+    def share(schemes: Sequence["Shaw"], pairs: pairs_lib.Pairs) -> None:
+        owners = [(one, kind) for one in schemes for kind in one.tables]
+        settings = {
+            (one._form, one.left, one.tables[kind].shape)
+            for one, kind in owners
+        }
+        if len(settings) != 1:  # one product has tables of one size
+            return
+        ((form, left, _),) = settings
+        if _form(form, pairs) != "compact":
+            tables = [one.tables[kind] for one, kind in owners]
+            tables = schemes[0]._compute_value(*tables)  # [P, .., R, D]
+            pairs.known.update(
+                zip(owners, _look_up(tables, pairs, form, left), strict=True)
+            )
+
+    def _rows(self, kind, pairs):
+        """Returns the `_Rows` of a table."""
+        table = self.tables[kind]
+
+        def look_up():
+            tables = self._compute_value(table)[tf.newaxis]
+            return _look_up(tables, pairs, self._form, self.left)[0]
+
+        return pairs.once((self, kind), look_up)
 
     def summary(self) -> str:
         if self.left == self.right:
@@ -163,6 +190,15 @@ class Shaw(scheme.Scheme):
             "implementation": self.implementation,
             "max_relative_position_right": right,
         }
+
+
+class _Rows(NamedTuple):
+    """What a call needs of a table."""
+
+    form: str
+    table: tf.Tensor  # [R, D] or [H, R, D]
+    # [Q*K, D] of pairs, [S, D] of distances, or with heads; None if compact.
+    vectors: tf.Tensor | None
 
 
 def relative_position_ids(
@@ -194,7 +230,9 @@ def relative_attention_inner(
         z: `[Q, K, D]` or `[H, Q, K, D]` vectors of the pairs.
         transpose: bool. True for queries, whose last axis is D.
     """
-    if z.shape.rank == 4:
+    if z.shape[-3] == 1:  # a single query
+        xz = band.multiply(x, tf.squeeze(z, -3), transpose)
+    elif z.shape.rank == 4:
         by_position = tf.transpose(x, [1, 2, 0, 3])  # [H, Q, B, D or K]
         xz = tf.matmul(by_position, z, transpose_b=transpose)
         xz = tf.transpose(xz, [2, 0, 1, 3])  # [B, H, Q, K or D]
@@ -232,9 +270,11 @@ def relative_attention(
         value_table: The same for the values.
         bias: None or a float tensor that broadcasts to `[B, H, Q, K]`.
         implementation: "reshape" looks up `[Q, K, D]` vectors; "compact" adds
-            to diagonals (`band`); "auto" is "reshape" for a single query, else
-            "compact". Queries that may have no key, and programs of XLA,
-            always use "reshape".
+            to diagonals (`band`); "gather" has the fewest operations
+            (`by_distance`); "auto" is "reshape" for a single query, else
+            "gather" where there is a GPU, else "compact". Programs of XLA
+            always use "reshape", and so do queries that may have no key in
+            place of "compact".
         query_start: int or scalar tensor: the position of the first query. By
             default the queries are the last keys. In a graph of unknown
             lengths, it promises that each has a key.
@@ -264,54 +304,85 @@ def relative_attention(
     sizes = pairs_lib.size(q, 2), pairs_lib.size(k, 2)
     pairs = pairs_lib.Pairs(*sizes, query_start, causal=causal)
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
-    form = pairs, implementation, left
+
+    def rows(table):
+        return _look_up(table[tf.newaxis], pairs, implementation, left)[0]
+
     if key_table is not None:
-        logits = _add_to_logits(logits, q, key_table, *form)
+        logits = _add_to_logits(logits, q, rows(key_table), pairs, left)
     if bias is not None:
         bias = pairs_lib.finite(bias, logits.dtype)
     weights = pairs_lib.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
     dropped, summand = weights if dropout is None else dropout(weights), 0.0
     if value_table is not None:
         dropped, summand = _weighted_vectors(
-            dropped, value_table, *form, sums_to_one=dropout is None
+            dropped, rows(value_table), pairs, left, dropout is None
         )
     return tf.matmul(dropped, v) + summand, weights
 
 
-def _add_to_logits(logits, q, table, pairs, implementation, left):
+def _add_to_logits(logits, q, rows, pairs, left):
     """Adds q[i] . a_key[i, j] to logits `[B, H, Q, K]` (equation 5)."""
-    table = _rows_in_use(table, pairs, left)
-    if table.shape[-2] == 1 and implementation != _EXACT:
+    form, table, vectors = rows
+    if table.shape[-2] == 1 and form != _EXACT:
         table = _without_gradient(table)
-    if _is_compact(implementation, pairs):
+        vectors = None if vectors is None else _without_gradient(vectors)
+    if form == "compact":
         return band.add_to_logits(logits, q, table, pairs, left)
-    vectors = _pair_vectors(table, pairs, left)
+    if form == "gather":
+        return by_distance.add_to_logits(logits, q, table, vectors, pairs, left)
+    vectors = _of_pairs(vectors, pairs)
     return logits + relative_attention_inner(q, None, vectors, True)
 
 
-def _weighted_vectors(weights, table, pairs, implementation, left, sums_to_one):
+def _weighted_vectors(weights, rows, pairs, left, sums_to_one):
     """Returns the weights, and sum_j w[i, j] a_value[i, j] (equation 3)."""
-    table = _rows_in_use(table, pairs, left)
-    if _is_compact(implementation, pairs):
+    form, table, vectors = rows
+    if form == "compact":
         return band.weighted_vectors(weights, table, pairs, sums_to_one, left)
-    vectors = _pair_vectors(table, pairs, left)
+    if form == "gather":
+        return weights, by_distance.weighted_vectors(
+            weights, table, vectors, pairs, left
+        )
+    vectors = _of_pairs(vectors, pairs)
     return weights, relative_attention_inner(weights, None, vectors, False)
 
 
-def _pair_vectors(table, pairs, left):
-    """Returns the vectors a of all pairs: `[Q, K, D]` or `[H, Q, K, D]`."""
-    rows = table.shape[-2]
+def _look_up(tables, pairs, implementation, left):
+    """Returns `_Rows` for each of the tables `[P, .., R, D]`."""
+    tables = _rows_in_use(tables, pairs, left)
+    rows, form = tables.shape[-2], _form(implementation, pairs)
+    if form == "compact":
+        return [_Rows(form, table, None) for table in _separate(tables)]
 
     def one_hot():
-        ids = tf.clip_by_value(pairs.distances(), -left, rows - 1 - left) + left
-        return tf.one_hot(tf.reshape(ids, [-1]), rows, dtype=table.dtype)
+        distances = (
+            by_distance.distances if form == "gather" else type(pairs).distances
+        )
+        ids = distances(pairs)
+        ids = tf.clip_by_value(ids, -left, rows - 1 - left) + left
+        return tf.one_hot(tf.reshape(ids, [-1]), rows, dtype=tables.dtype)
 
     # A product with one-hot rows, because the gradient of tf.gather is an
     # IndexedSlices whose duplicate rows Keras' Adam does not sum.
-    chosen = pairs.once(("one_hot", left, rows, table.dtype), one_hot)
-    vectors = tf.matmul(chosen, table)  # [Q*K, D] or [H, Q*K, D]
-    sizes = [*table.shape[:-2], pairs.queries, pairs.keys, table.shape[-1]]
-    return tf.reshape(vectors, sizes)
+    chosen = pairs.once(("one_hot", form, left, rows, tables.dtype), one_hot)
+    vectors = tf.matmul(chosen, tables)  # [P, .., Q*K or S, D]
+    return [
+        _Rows(form, *both)
+        for both in zip(_separate(tables), _separate(vectors), strict=True)
+    ]
+
+
+def _separate(tables):
+    """Returns the tables, or vectors, of `[P, ..]`."""
+    one = tables.shape[0] == 1
+    return [tf.squeeze(tables, 0)] if one else tf.unstack(tables)
+
+
+def _of_pairs(vectors, pairs):
+    """Returns vectors of pairs: `[Q, K, D]` or `[H, Q, K, D]`."""
+    *heads, _, depth = vectors.shape
+    return tf.reshape(vectors, [*heads, pairs.queries, pairs.keys, depth])
 
 
 def tables_of(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
@@ -345,16 +416,25 @@ def _rows_in_use(table, pairs, left):
     return table[..., :1, :] if left == 0 and pairs.only_causal else table
 
 
-def _is_compact(implementation, pairs):
-    """Returns whether to add to diagonals: each query needs a key there."""
+def _form(implementation, pairs):
+    """Returns "compact", "gather", "reshape" or "exact"."""
+    # XLA would unroll the diagonals, each to a choice for all pairs.
+    if implementation in ("reshape", _EXACT) or graphs.are_for_xla():
+        return _EXACT if implementation == _EXACT else "reshape"
     queries, keys = (
         None if tf.is_tensor(n) else n for n in (pairs.queries, pairs.keys)
     )
-    if implementation in ("reshape", _EXACT) or 0 in (queries, keys):
-        return False
-    # XLA would unroll the diagonals, each to a choice for all pairs.
-    if graphs.are_for_xla() or (implementation == "auto" and queries == 1):
-        return False
+    if 0 in (queries, keys) or (implementation == "auto" and queries == 1):
+        return "reshape"
+    if implementation == "gather" or (
+        implementation == "auto" and graphs.have_gpu()
+    ):
+        return "gather"
+    return "compact" if _all_have_keys(pairs, queries, keys) else "reshape"
+
+
+def _all_have_keys(pairs, queries, keys):
+    """Returns whether each query has the position of a key."""
     is_known = None not in (queries, keys)
     if pairs.start is None:  # the queries are the last keys
         return is_known and queries <= keys
