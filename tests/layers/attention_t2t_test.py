@@ -22,7 +22,7 @@ def only_case(group, case):
 class MultiHeadAttentionT2tTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(
         case=testing.t2t_cases("multihead", FILE),
-        implementation=["reshape", "compact"],
+        implementation=["reshape", "compact", "gather"],
     )
     def test_output_is_equal(self, case, implementation):
         name, sizes, arrays = case

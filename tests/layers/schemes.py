@@ -40,6 +40,7 @@ KINDS = {
     "absolute": {},
     "per_head": _RELATIVE,
     "reshape": _RELATIVE | {"implementation": "reshape"},
+    "gather": _RELATIVE | {"implementation": "gather"},
     "shared": _SHARED,
     "keys_only": _RELATIVE | {"add_to_values": False},
     "values_only": _RELATIVE | {"add_to_keys": False},

@@ -31,6 +31,8 @@ VARIANTS = {
     "pre_norm": "layer_preprocess_sequence=n,layer_postprocess_sequence=da",
     "target_space": "use_target_space_embedding=true,target_space_id=9",
     "reshape": "relative_attention_implementation=reshape",
+    "gather": "relative_attention_implementation=gather,"
+    "heads_share_relative_embedding=true",
     "localness_fixed": f"{_SINUSOIDS},localness=fixed,localness_window=3",
     "localness_layer": "localness=layer,attention_window=2",
     "localness_query": "localness=query,encoder_attention_direction=split",

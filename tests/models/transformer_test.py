@@ -6,12 +6,14 @@ H heads, R rows of a relative table.
 
 import itertools
 import json
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import dropout
+from relpos_tf.layers.positions import scheme
 from relpos_tf.models import transformer
 from tests import oracles
 from tests import testing
@@ -179,6 +181,31 @@ class DropoutTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class CacheTest(tf.test.TestCase, parameterized.TestCase):
+    @parameterized.parameters("reshape", "gather")
+    def test_layers_that_look_up_together_equal_layers_alone(self, name):
+        model = example.made(name)
+        tables = [v.value for v in model.variables if TABLES[0] in v.path]
+
+        def compute(*batch):
+            with tf.GradientTape() as tape:
+                logits = model(*batch, training=True)  # without dropout
+                loss = tf.reduce_sum(tf.square(logits))
+            return logits, tape.gradient(loss, tables)
+
+        def run():
+            graph = graphs.function(compute).get_concrete_function(
+                *example.BATCH
+            )
+            ops = graph.graph.get_operations()
+            products = [op for op in ops if "MatMul" in op.type]
+            return graph(*example.BATCH), len(products)
+
+        together, products = run()
+        with mock.patch.object(scheme, "share"):
+            alone, more_products = run()
+        self.assertAllClose(together, alone, 1e-5, 1e-5)
+        self.assertLess(products, more_products)
+
     @parameterized.parameters(
         *("per_head", "absolute", "learned", "pre_norm", "t5_bias"),
         *("localness_layer", "k_apart", "relative_decoder"),

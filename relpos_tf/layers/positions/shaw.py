@@ -137,8 +137,7 @@ class Shaw(scheme.Scheme):
         if kind not in self.tables:
             return 0.0
         table = self._compute_value(self.tables[kind])
-        (rows,) = _look_up(table[tf.newaxis], pairs, _EXACT, self.left)
-        return _of_pairs(rows.vectors, pairs)
+        return _look_up([table], pairs, _EXACT, self.left)[0].vectors
 
     @staticmethod
     def share(schemes: Sequence["Shaw"], pairs: pairs_lib.Pairs) -> None:
@@ -150,19 +149,17 @@ class Shaw(scheme.Scheme):
         if len(settings) != 1:  # one product has tables of one size
             return
         ((form, left, _),) = settings
-        if _form(form, pairs) != "compact":
-            tables = [one.tables[kind] for one, kind in owners]
-            tables = schemes[0]._compute_value(*tables)  # [P, .., R, D]
-            pairs.known.update(
-                zip(owners, _look_up(tables, pairs, form, left), strict=True)
-            )
+        tables = [one.tables[kind] for one, kind in owners]
+        tables = schemes[0]._compute_value(*tables)  # [P, .., R, D]
+        rows = _look_up(tables, pairs, form, left)
+        pairs.known.update(zip(owners, rows, strict=True))
 
     def _rows(self, kind, pairs):
         """Returns the `_Rows` of a table."""
         table = self.tables[kind]
 
         def look_up():
-            tables = self._compute_value(table)[tf.newaxis]
+            tables = [self._compute_value(table)]
             return _look_up(tables, pairs, self._form, self.left)[0]
 
         return pairs.once((self, kind), look_up)
@@ -197,7 +194,7 @@ class _Rows(NamedTuple):
 
     form: str
     table: tf.Tensor  # [R, D] or [H, R, D]
-    # [Q*K, D] of pairs, [S, D] of distances, or with heads; None if compact.
+    # [Q, K, D] of pairs, [S, D] of distances, or with heads; None if compact.
     vectors: tf.Tensor | None
 
 
@@ -306,7 +303,7 @@ def relative_attention(
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
 
     def rows(table):
-        return _look_up(table[tf.newaxis], pairs, implementation, left)[0]
+        return _look_up([table], pairs, implementation, left)[0]
 
     if key_table is not None:
         logits = _add_to_logits(logits, q, rows(key_table), pairs, left)
@@ -331,7 +328,6 @@ def _add_to_logits(logits, q, rows, pairs, left):
         return band.add_to_logits(logits, q, table, pairs, left)
     if form == "gather":
         return by_distance.add_to_logits(logits, q, table, vectors, pairs, left)
-    vectors = _of_pairs(vectors, pairs)
     return logits + relative_attention_inner(q, None, vectors, True)
 
 
@@ -344,45 +340,32 @@ def _weighted_vectors(weights, rows, pairs, left, sums_to_one):
         return weights, by_distance.weighted_vectors(
             weights, table, vectors, pairs, left
         )
-    vectors = _of_pairs(vectors, pairs)
     return weights, relative_attention_inner(weights, None, vectors, False)
 
 
 def _look_up(tables, pairs, implementation, left):
-    """Returns `_Rows` for each of the tables `[P, .., R, D]`."""
-    tables = _rows_in_use(tables, pairs, left)
-    rows, form = tables.shape[-2], _form(implementation, pairs)
+    """Returns `_Rows` for each table `[R, D]` or `[H, R, D]`, of one shape."""
+    form = _form(implementation, pairs)
+    tables = _rows_in_use(tf.convert_to_tensor(tables), pairs, left)
+    *heads, rows, depth = tables.shape  # [P, .., R, D]
     if form == "compact":
-        return [_Rows(form, table, None) for table in _separate(tables)]
+        return [_Rows(form, table, None) for table in tf.unstack(tables)]
+    by_pair = form != "gather"
 
     def one_hot():
-        distances = (
-            by_distance.distances if form == "gather" else type(pairs).distances
-        )
-        ids = distances(pairs)
+        ids = pairs.distances() if by_pair else by_distance.distances(pairs)
         ids = tf.clip_by_value(ids, -left, rows - 1 - left) + left
         return tf.one_hot(tf.reshape(ids, [-1]), rows, dtype=tables.dtype)
 
     # A product with one-hot rows, because the gradient of tf.gather is an
     # IndexedSlices whose duplicate rows Keras' Adam does not sum.
     chosen = pairs.once(("one_hot", form, left, rows, tables.dtype), one_hot)
-    vectors = tf.matmul(chosen, tables)  # [P, .., Q*K or S, D]
-    return [
-        _Rows(form, *both)
-        for both in zip(_separate(tables), _separate(vectors), strict=True)
-    ]
-
-
-def _separate(tables):
-    """Returns the tables, or vectors, of `[P, ..]`."""
-    one = tables.shape[0] == 1
-    return [tf.squeeze(tables, 0)] if one else tf.unstack(tables)
-
-
-def _of_pairs(vectors, pairs):
-    """Returns vectors of pairs: `[Q, K, D]` or `[H, Q, K, D]`."""
-    *heads, _, depth = vectors.shape
-    return tf.reshape(vectors, [*heads, pairs.queries, pairs.keys, depth])
+    vectors = tf.matmul(chosen, tables)  # [P, .., Q * K or S, D]
+    if by_pair:
+        sizes = [*heads, pairs.queries, pairs.keys, depth]
+        vectors = tf.reshape(vectors, sizes)
+    both = zip(tf.unstack(tables), tf.unstack(vectors), strict=True)
+    return [_Rows(form, *one) for one in both]
 
 
 def tables_of(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
@@ -418,23 +401,26 @@ def _rows_in_use(table, pairs, left):
 
 def _form(implementation, pairs):
     """Returns "compact", "gather", "reshape" or "exact"."""
+    if implementation == "auto":
+        is_one = tf.get_static_value(pairs.queries) == 1
+        on_gpu = "gather" if graphs.have_gpu() else "compact"
+        implementation = "reshape" if is_one else on_gpu
     # XLA would unroll the diagonals, each to a choice for all pairs.
-    if implementation in ("reshape", _EXACT) or graphs.are_for_xla():
+    is_free = (
+        implementation in ("compact", "gather") and not graphs.are_for_xla()
+    )
+    if not is_free or implementation == "compact" and not _all_have_keys(pairs):
         return _EXACT if implementation == _EXACT else "reshape"
+    return implementation
+
+
+def _all_have_keys(pairs):
+    """Returns whether each query has the position of a key."""
     queries, keys = (
         None if tf.is_tensor(n) else n for n in (pairs.queries, pairs.keys)
     )
-    if 0 in (queries, keys) or (implementation == "auto" and queries == 1):
-        return "reshape"
-    if implementation == "gather" or (
-        implementation == "auto" and graphs.have_gpu()
-    ):
-        return "gather"
-    return "compact" if _all_have_keys(pairs, queries, keys) else "reshape"
-
-
-def _all_have_keys(pairs, queries, keys):
-    """Returns whether each query has the position of a key."""
+    if 0 in (queries, keys):
+        return False
     is_known = None not in (queries, keys)
     if pairs.start is None:  # the queries are the last keys
         return is_known and queries <= keys

@@ -43,7 +43,7 @@ class RelativeT2TTest(tf.test.TestCase):
         # to keys and values that are nothing but their vectors.
         for form, (case, sizes, arrays) in [
             (f, c)
-            for f in ("reshape", "compact")
+            for f in shaw.IMPLEMENTATIONS
             for c in testing.t2t_cases("rel_embed")
         ]:
             queries, keys = sizes["length_q"], sizes["length_k"]
@@ -77,7 +77,7 @@ class RelativeT2TTest(tf.test.TestCase):
         cases = testing.t2t_cases("attn_relative")
         cases += testing.t2t_cases("attn_relative_cached")
         for form, (case, _, arrays) in [
-            (f, c) for f in ("reshape", "compact") for c in cases
+            (f, c) for f in shaw.IMPLEMENTATIONS for c in cases
         ]:
             tensors = [tf.constant(arrays[name]) for name in (*names, *tables)]
             with tf.GradientTape() as tape:

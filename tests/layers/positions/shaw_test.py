@@ -14,7 +14,7 @@ from relpos_tf.utils import graphs
 from tests import oracles
 from tests import testing
 
-FORMS = ("reshape", "compact")
+FORMS = ("reshape", "compact", "gather")
 # Q, K, k, position of the first query (None: the queries are the last keys).
 LENGTHS = {
     "one_pair": (1, 1, 1, None),
@@ -193,6 +193,8 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(
         ("reshape", "shared"),
         ("compact", "shared"),
+        ("gather", "shared"),
+        ("gather", "per_head", 5, 2, True),
         ("auto", "per_head"),
         ("compact", "per_head", None, 2, False, True),
         # TensorFlow has no shape for the diagonals of a batch of unknown size.
@@ -317,9 +319,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             arrays,
         )
 
-    @parameterized.product(
-        form=("reshape", "compact"), tables=("shared", "per_head")
-    )
+    @parameterized.product(form=FORMS, tables=("shared", "per_head"))
     def test_a_single_head_has_the_numbers_of_float64(self, form, tables):
         # oneDNN's products of [B, 1, Q, D] with [R, D] and with [1, R, D] are
         # wrong, in float32 and on several threads.
@@ -350,7 +350,7 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         _, weights = shaw.relative_attention(x, x, x, None, None, bias=bias)
         self.assertAllClose(weights, np.full([1, 1, 3, 3], 1 / 3), atol=1e-6)
 
-    @parameterized.parameters("compact", "auto", "reshape")
+    @parameterized.parameters("compact", "auto", "reshape", "gather")
     def test_the_compact_form_builds_no_vector_for_each_pair(self, form):
         length, depth, rows = 31, 17, 5
         arrays = [testing.normal(i, 1, 1, length, depth) for i in range(3)]
@@ -363,3 +363,24 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
         # The other form shows that the probe sees them.
         is_large = most >= length * length * depth
         self.assertEqual(is_large, form == "reshape")
+
+    @parameterized.parameters("compact", "auto", "reshape", "gather")
+    def test_a_program_of_xla_has_no_diagonals(self, form):
+        arrays = [testing.normal(i, 2, 3, 7, 5) for i in range(3)]
+        arrays += [testing.normal(i, 5, 5) for i in (3, 4)]
+
+        def attend(*tensors):
+            return shaw.relative_attention(*tensors, implementation=form)[0]
+
+        compiled = graphs.function(attend, jit_compile=True)
+        expected = oracles.shaw_attention(*arrays)[0]
+        self.assertAllClose(compiled(*arrays), expected, 1e-12, 1e-12)
+
+        def kinds(function):
+            graph = function.get_concrete_function(*arrays).graph
+            return {one.type for one in graph.get_operations()}
+
+        self.assertNotIn("MatrixSetDiagV3", kinds(compiled))
+        # The other kind of graph shows that the probe sees them.
+        is_compact = "MatrixSetDiagV3" in kinds(graphs.function(attend))
+        self.assertEqual(is_compact, form in ("compact", "auto"))
