@@ -143,7 +143,7 @@ def number(
 
 
 def switch(default: bool | None, when: str = "", help: str = "") -> Any:
-    """Returns a field for a bool; see `number`."""
+    """Returns a field for a bool, or None; see `number`."""
     return _field(default, None, when, help)
 
 

@@ -134,12 +134,15 @@ class Plan:
         buckets: `Buckets`.
         pair_concatenation: float. The probability that two neighbours of one
             corpus become one row, if it is not too long.
+        fills_batches: bool. Whether rows that fill no batch of their bucket
+            are in one of the next, so that one batch alone may be smaller.
     """
 
     lengths: np.ndarray
     corpora: Sequence[Corpus]
     buckets: Buckets
     pair_concatenation: float = 0.0
+    fills_batches: bool = False
 
     @property
     def max_length(self) -> int:
@@ -153,6 +156,7 @@ class Plan:
             seed: int. See `following`.
         """
         options = (*self.corpora, *self.buckets, self.pair_concatenation, seed)
+        options += (self.fills_batches,) * self.fills_batches
         content = hashlib.sha256(self.lengths)
         content.update(repr(options).encode())
         return int.from_bytes(content.digest()[:7], "big")
@@ -306,12 +310,14 @@ class Plan:
         rows = rows[np.argsort(bucket, kind="stable")]
         counts = np.bincount(bucket, minlength=len(self.buckets.rows))
         batches, left, start = [], [rows[:0]], 0
-        for count, size in zip(counts, self.buckets.rows, strict=True):
-            end = start + int(count)
+        ends = np.cumsum(counts).tolist()
+        for end, size in zip(ends, self.buckets.rows, strict=True):
             begins = range(start, end - size + 1, size)
             batches += [(begin, begin + size) for begin in begins]
             whole = start + len(begins) * size
-            if whole < end and is_last:
+            if is_last and self.fills_batches and end < len(rows):
+                end = whole  # The others are in the next bucket's batches.
+            elif whole < end and is_last:
                 batches.append((whole, end))
             elif whole < end:
                 left.append(rows[whole:end])

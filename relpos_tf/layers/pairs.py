@@ -152,13 +152,13 @@ class FixedCache(KeysValues):
         """Returns the cache with new positions, from `start` on."""
         room, number = size(self.keys, 2), size(new.keys, 2)
         known = tf.get_static_value(start), number, room
-        if not any(n is None or tf.is_tensor(n) for n in known):
-            if known[0] + number > room:
-                raise errors.UserError(
-                    f"The cache has room for {room} positions: make it with a "
-                    f"larger `max_length`. Received: start={known[0]}, "
-                    f"{number} new positions."
-                )
+        is_known = not any(n is None or tf.is_tensor(n) for n in known)
+        if is_known and known[0] + number > room:
+            raise errors.UserError(
+                f"The cache has room for {room} positions: make it with a "
+                f"larger `max_length`. Received: start={known[0]}, "
+                f"{number} new positions."
+            )
         position = tf.range(room)[:, tf.newaxis]  # [T, 1]
         is_new = (position >= start) & (position < start + number)
 

@@ -145,11 +145,11 @@ class RunConfig(fields.Record):
     log_step_count_steps: int = _count(
         100, "Log every N steps; a terminal shows every step.", least=1
     )
-    xla_compile: bool = switch(
-        False,
+    xla_compile: bool | None = switch(
+        None,
         _TRAINS,
-        "Compile gradients with XLA, for GPUs: it takes seconds for each new "
-        "shape and makes steps on CPUs slower.",
+        "Compile updates with XLA, which takes seconds for each new shape of a "
+        "batch. Default: on GPUs; on CPUs steps become slower.",
     )
     profile: bool = switch(
         False, _TRAINS, "Write a profile of ten steps for TensorBoard."

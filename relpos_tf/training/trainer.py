@@ -41,6 +41,7 @@ from relpos_tf.training import reporting
 from relpos_tf.training import run_config
 from relpos_tf.training import schedules
 from relpos_tf.training import train_step
+from relpos_tf.utils import graphs
 from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 
@@ -84,6 +85,10 @@ class Trainer:
         self._stopping = run_config.EarlyStopping(config)
         self._accumulated = max(hparams.optimizer_multistep_accumulate_steps, 1)
         self._epoch_sizes: dict[int, int] = {}  # in batches
+        self._is_compiled = config.xla_compile
+        if self._is_compiled is None:
+            self._is_compiled = graphs.have_gpu()
+        self._shapes: set[tuple] = set()  # that XLA has compiled
         self._last_loss = 0.0  # of the last report
         self._state = TrainingState(hparams, run, hosts, config)
         self.model = self._state.model
@@ -152,7 +157,7 @@ class Trainer:
             terminal.show(lambda: "Building the graph of the first step.")
             while not is_over and self.step < self.total_steps:
                 inputs = [next(batches) for _ in range(self._accumulated)]
-                with first():
+                with first(), self._telling_of_new_shapes(inputs[0]):
                     result = step_fn(*inputs)
                 first = contextlib.nullcontext
                 is_made = progress.add(result)
@@ -185,21 +190,27 @@ class Trainer:
         """Returns what reads the training batches that the hparams ask for."""
         hparams = self.hparams
         tokens = self._problem.tokens(self._data_dir, "train")
+        # Fewer shapes for XLA, with hardly more padding.
+        step = max(hparams.length_bucket_step, 1.25 * self._is_compiled)
         buckets = plan_lib.buckets(
             hparams.batch_size,
             hparams.max_length,
             hparams.min_length_bucket,
-            hparams.length_bucket_step,
+            step,
         )
         corpora = self._problem.corpora(self._data_dir)
         return batches_lib.Reader(
             tokens,
             plan_lib.Plan(
-                tokens.lengths, corpora, buckets, hparams.pair_concatenation
+                tokens.lengths,
+                corpora,
+                buckets,
+                hparams.pair_concatenation,
+                fills_batches=self._is_compiled,
             ),
             self._tokenizer,
             hparams.bpe_dropout,
-            pad_to_boundary=self.config.xla_compile,
+            pad_to_boundary=self._is_compiled,
         )
 
     def _batches(
@@ -223,9 +234,22 @@ class Trainer:
             self._state.optimizer,
             element_spec,
             random_seed=self.config.random_seed,
-            jit_compile=self.config.xla_compile,
+            jit_compile=self._is_compiled,
             accumulate_steps=self._accumulated,
         )
+
+    @contextlib.contextmanager
+    def _telling_of_new_shapes(self, batch):
+        """Logs how long an update took whose batches XLA had to compile."""
+        own = self._hosts.strategy.experimental_local_results(batch["inputs"])
+        shape, begun = tuple(own[0].shape), time.monotonic()
+        yield
+        if self._is_compiled and shape not in self._shapes:
+            self._shapes.add(shape)
+            seconds = time.monotonic() - begun
+            _log.info(
+                "XLA compiled batches of %d x %d: %.0f s.", *shape, seconds
+            )
 
     def _is_due(self, frequency: int) -> bool:
         """Says whether the step is a multiple of `frequency`, or the last."""

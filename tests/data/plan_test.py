@@ -26,7 +26,9 @@ def lengths(number=PAIRS, most=31, seed=5):
     return draw.integers(1, most + 1, [number, 2]).astype(np.uint32)
 
 
-def make(corpora=None, sizes=None, share=0.0, batch_size=BATCH_SIZE):
+def make(
+    corpora=None, sizes=None, share=0.0, batch_size=BATCH_SIZE, fills=False
+):
     """Returns a plan."""
     sizes = lengths() if sizes is None else sizes
     return plan_lib.Plan(
@@ -34,6 +36,7 @@ def make(corpora=None, sizes=None, share=0.0, batch_size=BATCH_SIZE):
         corpora or [plan_lib.Corpus(len(sizes))],
         plan_lib.buckets(batch_size, MAX_LENGTH),
         share,
+        fills,
     )
 
 
@@ -69,8 +72,8 @@ class PlanTest(parameterized.TestCase):
         plan = make()
         [short] = np.nonzero((plan.lengths <= MAX_LENGTH).all(axis=1))
         self.assertLess(len(short), PAIRS)
-        for share in (0.0, 0.4):
-            found = pairs_of(make(share=share).epoch(1, 0))
+        for share, fills in (0.0, False), (0.4, False), (0.4, True):
+            found = pairs_of(make(share=share, fills=fills).epoch(1, 0))
             self.assertCountEqual(found, short.tolist())
 
     def test_batches_have_one_bucket_and_its_rows(self):
@@ -89,6 +92,21 @@ class PlanTest(parameterized.TestCase):
             # All are full but the last one of the epoch.
             self.assertLessEqual(sum(n != rows[bucket] for n in found), 1)
             self.assertLessEqual(max(found), rows[bucket])
+
+    def test_filled_batches_are_full_but_for_the_last_one(self):
+        plan = make(share=0.3, fills=True)
+        kinds = list(
+            zip(
+                [*plan.buckets.limits[:-1], 999], plan.buckets.rows, strict=True
+            )
+        )
+        smaller = []
+        for batch in plan.epoch(1, 0):
+            longest = plan.row_lengths(batch).max()
+            if not any(longest < n and len(batch) == m for n, m in kinds):
+                smaller.append(len(batch))
+        self.assertLen(smaller, 1)
+        self.assertLess(smaller[0], plan.buckets.rows[-1])
 
     def test_a_pair_longer_than_the_budget_is_a_batch_alone(self):
         sizes = np.array([[23, 5], [23, 7], [2, 2], [3, 2]], np.uint32)
@@ -154,6 +172,7 @@ class PlanTest(parameterized.TestCase):
                 (make(sizes=sizes), 1),
                 (make(batch_size=BATCH_SIZE + 9), 1),
                 (make(share=0.5), 1),
+                (make(fills=True), 1),
                 (make(parts), 1),
                 (make([part._replace(share=0.5) for part in parts]), 1),
                 (make([part._replace(share=0.2) for part in parts]), 1),

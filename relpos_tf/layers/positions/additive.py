@@ -77,7 +77,7 @@ class Additive(Sums):
         )
         super().build(layer)
 
-    def attend(self, layer, q, keys_values, pairs, bias, training):
+    def attend(self, layer, q, keys_values, pairs, bias, training) -> Any:
         keys, values = keys_values
         u = layer.compute_value(self._vectors)[:, tf.newaxis, tf.newaxis]
         sums = self.sums(layer, q, keys, pairs)
@@ -128,7 +128,7 @@ class FeatureWise(Sums):
                 )
         super().build(layer)
 
-    def attend(self, layer, q, keys_values, pairs, bias, training):
+    def attend(self, layer, q, keys_values, pairs, bias, training) -> Any:
         keys, values = keys_values
         sums = self.sums(layer, q, keys, pairs)
         logits = self._C * tf.tanh(sums / self._C)  # [B, H, Q, K, D]

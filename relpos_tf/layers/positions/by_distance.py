@@ -118,10 +118,12 @@ def _last(pairs):
 
 def _is_lower(pairs):
     """Returns whether x[i, j] is 0 for all j > i, and Q = K: no room then."""
-    is_square = pairs.queries is pairs.keys or (
-        isinstance(pairs.keys, int) and pairs.queries == pairs.keys
+    queries, keys, start = pairs.queries, pairs.keys, pairs.start
+    is_square = queries is keys or (
+        isinstance(queries, int) and isinstance(keys, int) and queries == keys
     )
-    return pairs.only_causal and is_square and pairs.start in (None, 0)
+    is_first = start is None or (isinstance(start, int) and start == 0)
+    return pairs.only_causal and is_square and is_first
 
 
 def _summed(sums, x, vectors):

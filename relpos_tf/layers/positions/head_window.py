@@ -63,7 +63,7 @@ class HeadWindow(scheme.Scheme):
                 f"Received: {heads}."
             )
 
-    def attend(self, layer, q, keys_values, pairs, bias, training):
+    def attend(self, layer, q, keys_values, pairs, bias, training) -> Any:
         neighbours = list(self._neighbours(keys_values))
         logits = []
         for keys, _, is_head in neighbours:

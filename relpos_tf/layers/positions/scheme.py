@@ -99,7 +99,7 @@ class Scheme:
         raise NotImplementedError("The base class replaces no attention.")
 
     @staticmethod
-    def share(schemes: "Sequence[Scheme]", pairs: pairs_lib.Pairs) -> None:
+    def share(schemes: Sequence[Any], pairs: pairs_lib.Pairs) -> None:
         """Computes in `pairs.known` what the layers of a stack share.
 
         `schemes` are those of this class, which all get these pairs.

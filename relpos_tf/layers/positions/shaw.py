@@ -140,7 +140,7 @@ class Shaw(scheme.Scheme):
         return _look_up([table], pairs, _EXACT, self.left)[0].vectors
 
     @staticmethod
-    def share(schemes: Sequence["Shaw"], pairs: pairs_lib.Pairs) -> None:
+    def share(schemes: Sequence[Any], pairs: pairs_lib.Pairs) -> None:
         owners = [(one, kind) for one in schemes for kind in one.tables]
         settings = {
             (one._form, one.left, one.tables[kind].shape)
