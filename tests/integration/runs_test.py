@@ -77,8 +77,8 @@ class RunsTest(absltest.TestCase):
         }
         events = run_dir.RunDir(self.whole.directory).read_metrics()
         given = files.union(*events) - {"step", "split", "loss"}
-        # This run makes no average, and has no such stop.
-        others = "average/ckpt-STEP.npz ckpt-STEP.epoch ckpt-STEP.stop"
+        # This run makes no average, has no such stop, and uses no XLA.
+        others = "average/ckpt-STEP.npz ckpt-STEP.epoch ckpt-STEP.stop xla/"
         self.assertEqual(given | {*others.split(), "averaged"}, named)
 
     def test_events_and_messages_of_a_run(self):
