@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relpos_tf import hparam
 from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import pairwise
@@ -157,10 +158,28 @@ def _check_models(by_label, hparams_diff):
             "hold the same sentences."
         )
     versions: dict[str, str] = {}
+    averages: dict[tuple[int, ...], str] = {}
     for own in by_label.values():
-        for result in own:
-            if text := result.run.versions():
-                versions.setdefault(text, result.run.title)
+        for one in filter(lambda one: one.record, own):  # of runs
+            versions.setdefault(one.run.versions(), one.run.title)
+            averages.setdefault((*one.record["average_of"],), one.run.title)
+    if len(averages) > 1:
+        of = [
+            f"{title} of {', '.join(map(str, steps)) or 'none'}"
+            for steps, title in averages.items()
+        ]
+        warnings.append(
+            "The final models are averages of checkpoints of different steps: "
+            f"{'; '.join(of)} are the first run of each."
+        )
+    equal: dict[hparam.HParams, list[str]] = {}
+    for label, hparams in _hparams(by_label).items():
+        equal.setdefault(hparams, []).append(label)
+    warnings += [
+        f"These labels have equal hparams: {', '.join(labels)}."
+        for labels in equal.values()
+        if len(labels) > 1
+    ]
     if len(versions) > 1:
         warnings.append(
             "The runs were trained with different software versions: "
@@ -172,8 +191,11 @@ def _check_models(by_label, hparams_diff):
 
 def _hparams(by_label):
     """Returns the hparams of each label that has any."""
-    found = {label: own[0].run.hparams() for label, own in by_label.items()}
-    return {label: hparams for label, hparams in found.items() if hparams}
+    return {
+        label: own[0].run.hparams()
+        for label, own in by_label.items()
+        if own[0].record
+    }
 
 
 def _listed(numbers):

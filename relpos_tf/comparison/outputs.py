@@ -38,14 +38,6 @@ class Output:
         """Its name in messages."""
         return self.label if self.seed is None else f"{self.label} {self.seed}"
 
-    def hparams(self) -> None:
-        """Returns None: it has no hparams."""
-        return
-
-    def versions(self) -> str:
-        """Returns "": nothing is known."""
-        return ""
-
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns its file, and None for what is unknown; as `Run.describe`."""
         return {

@@ -13,6 +13,7 @@ from typing import Any
 from relpos_tf import registry
 from relpos_tf.data import batches
 from relpos_tf.decoding import translator as translator_lib
+from relpos_tf.models import checkpoints
 from relpos_tf.problems import manifest
 from relpos_tf.training import evaluation
 from relpos_tf.utils import files
@@ -65,6 +66,7 @@ def score(
     record = {
         "key": key,
         "translations": made,
+        "average_of": checkpoints.averaged_steps(checkpoint),
         "parameters": int(model.count_params()),
         "source_lengths": [len(ids) for ids in encoded],
         **evaluation.teacher_forced(model, pairs),

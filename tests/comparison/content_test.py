@@ -55,7 +55,9 @@ class ContentTestCase(folders.TestCase):
             "test_2", ["u", "v"], MORE, self.folder, self.folder
         )
 
-    def result(self, label, seed, wrong=0, loss=1.0, tokens=50.0, rate=2.0):
+    def result(
+        self, label, seed, wrong=0, loss=1.0, tokens=50.0, rate=2.0, averaged=()
+    ):
         """Returns a run that has the last lines wrong."""
         run = runs.Run(label, seed, self.folder / f"{label}-{seed}", "s", "o=1")
         hparams = RELATIVE if label == "rel" else hparam.HParams()
@@ -77,6 +79,7 @@ class ContentTestCase(folders.TestCase):
         record = {
             "loss": loss,
             "teacher_forced_accuracy": 0.5,
+            "average_of": averaged,
             "parameters": 100 if label == "rel" else 90,
             "source_lengths": LENGTHS,
         }
@@ -362,7 +365,24 @@ class WarningsTest(ContentTestCase):
         self.assertIn("different numbers of updates: a 5, b 6.", updates)
         self.assertIn("Not all labels have the same seeds", seeds)
 
-    def test_other_batches_and_software_are_reported(self):
+    def test_other_averages_are_reported(self):
+        self.assertEmpty(
+            self.make(
+                self.result("rel", 1, averaged=[4, 5]),
+                self.result("abs", 1, averaged=[4, 5]),
+                self.file("x", test=REFERENCES),
+            )["warnings"]
+        )
+        for steps, words in (([2, 5], "2, 5"), ([5], "5"), ([], "none")):
+            (warning,) = self.make(
+                self.result("rel", 1, averaged=[4, 5]),
+                self.result("abs", 1, averaged=steps),
+            )["warnings"]
+            self.assertIn(
+                f": rel seed 1 of 4, 5; abs seed 1 of {words} are", warning
+            )
+
+    def test_other_batches_software_and_equal_hparams_are_reported(self):
         first, second, same = (self.result(x, 1) for x in ("rel", "abs", "b"))
         for one in (second, same):
             hparams = one.run.hparams().replace(max_length=9)
@@ -372,5 +392,6 @@ class WarningsTest(ContentTestCase):
         for words in (
             "differ in max_length: their updates",
             "different software versions: rel seed 1, abs seed 1 are",
+            "equal hparams: abs, b.",
         ):
             self.assertIn(words, warnings)
