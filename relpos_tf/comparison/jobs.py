@@ -8,9 +8,11 @@ import contextlib
 import logging
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,6 +22,8 @@ from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
 POLL_SECONDS = 1.0
+# Fields of a trainer's lines that only its log has: 80 columns are few.
+_ONLY_LOGGED = re.compile(r"  \S+ tokens/s  rate \S+")
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 
 
@@ -57,7 +61,7 @@ def run(jobs: Sequence[Job], task: str) -> None:
     for number, job in enumerate(jobs, start=1):
         _log.info("%s %d of %d: %s.", task, number, len(jobs), job.title)
         try:
-            _run(job, task)
+            _run(job, task, f"[{number}/{len(jobs)}] ")
         except (errors.UserError, OSError) as error:
             _log.warning("%s", error)
             failed.append(job)
@@ -95,7 +99,7 @@ def start(arguments: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
         )
 
 
-def _run(job, task):
+def _run(job, task, place):
     """Runs a job to its end; raises UserError if it failed."""
     seen = job.log.stat().st_size if job.log.is_file() else 0
     process = code = None
@@ -106,7 +110,7 @@ def _run(job, task):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = process.wait(POLL_SECONDS)
             if job.is_shown or code:
-                seen = _show(job, seen)
+                seen = _show(job, seen, place)
     except BaseException:
         if process:
             _stop(process)
@@ -121,15 +125,23 @@ def _run(job, task):
         )
 
 
-def _show(job, start):
+def _show(job, start, place):
     """Logs the whole lines of a job from an offset on; returns their end."""
+    wrapper = textwrap.TextWrapper(
+        79,
+        initial_indent=place,
+        subsequent_indent=" " * len(place),
+        break_long_words=False,  # a path may be copied
+        break_on_hyphens=False,
+    )
     with open(job.log, "rb") as file:
         file.seek(start)
         for line in file:
             if line.endswith(b"\n"):
                 start += len(line)
-                text = line.decode(errors="replace").rstrip()
-                _log.info("[%s] %s", job.title, text)
+                text = _ONLY_LOGGED.sub("", line.decode(errors="replace"))
+                for part in wrapper.wrap(text):
+                    _log.info("%s", part)
     return start
 
 

@@ -18,6 +18,7 @@ from relpos_tf.comparison import score_process
 from relpos_tf.comparison import train_runs
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import model_engine
+from relpos_tf.models import averages
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest as manifest_lib
 from relpos_tf.problems import translate
@@ -88,7 +89,7 @@ class RunsTest(folders.TestCase):
         return json.loads((self.folder / "out" / "report.json").read_text())
 
     def test_runs_of_two_seeds_become_a_report(self):
-        examples.add_run(self.folder, "b-seed1")
+        averages.write(examples.add_run(self.folder, "b-seed1"), [7], 7)
         examples.add_run(self.folder, "b-seed2", 2, shift=2)
         code, out, err = self.compare(
             "b=HERE/b-seed*,HERE/a-seed1", "--num_samples=2"
@@ -106,6 +107,7 @@ class RunsTest(folders.TestCase):
         self.assertEqual(report["runs"][2]["target_tokens"], 40)
         self.assertEqual(report["runs"][2]["steps_per_second"], 2.5)
         self.assertIn("Not all labels have the same seeds: ", err)
+        self.assertIn(": b seed 1 of 7; b seed 2 of none are the first", err)
         self.assertIn("b-seed2 has not ended: it has 7 of 100,000 upd", err)
         self.assertIn(report["verdict"], out)
         report_lib.page.assert_called_once_with(report)

@@ -149,8 +149,8 @@ class ProcessTest(ScoresTestCase):
         (self.run.path / "ckpt-7.npz").write_bytes(b"")
         with self.assertLogs("relpos_tf", "INFO") as logs:
             self.assertEqual(self.score_all(self.run), [])
-        *_, said, message, last = (x.getMessage() for x in logs.records)
+        *said, message, last = (x.getMessage() for x in logs.records)
         self.assertRegex(last, r"1 of 1: a seed 1 \(see .*a-seed1\.score\.")
         self.assertRegex(message, r"failed with code 1\. See .*score\.log")
-        self.assertRegex(said, r"\[a seed 1\] .*ckpt-7")
+        self.assertRegex(" ".join(said), r"\[1/1\] .*ckpt-7")
         self.assertNotIn("Traceback", "".join(logs.output))

@@ -73,9 +73,9 @@ class TrainTest(folders.TestCase):
             lines,
             [
                 "Training 1 of 2: a seed 1.",
-                "[a seed 1] of the trainer",
+                "[1/2] of the trainer",
                 "Training 2 of 2: b seed 0.",
-                "[b seed 0] of the trainer",
+                "[2/2] of the trainer",
             ],
         )
         self.assertEqual(
