@@ -246,7 +246,7 @@ class _Process(contextlib.AbstractContextManager):
 
     def __init__(self, command):
         self._command = " ".join(map(str, command))
-        self._errors = tempfile.TemporaryFile("w+")
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self._process = subprocess.Popen(
             [*command, "--in_turn=1"],
             stdin=subprocess.PIPE,

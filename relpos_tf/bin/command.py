@@ -177,13 +177,14 @@ class Flags(flags.FlagValues):
             )
             if not help or (names and name not in names):
                 continue
-            kind, about, bounds = fields.kinds(cls)[name], [help], {}
+            kind, about = _KINDS[fields.kinds(cls)[name]], [help]
+            bounds = {}
             if isinstance(limits, fields.Choice):
                 kind, about = "enum", [limits.choices, help]
             elif limits:
                 bounds["lower_bound"] = limits.least
                 bounds["upper_bound"] = limits.most
-            define = getattr(self, f"define_{_KINDS.get(kind, kind)}")
+            define = getattr(self, f"define_{kind}")
             define(name, field.default, *about, **bounds)
             if when and not names:
                 self.needs(when, name)
@@ -191,7 +192,8 @@ class Flags(flags.FlagValues):
     def join(self, sign: str, *names: str) -> None:
         """Lets texts be given again: the sign then stands between them."""
         for name in names:
-            self[name].sign, self[name].allow_overwrite = sign, True
+            flag: Any = self[name]
+            flag.sign, flag.allow_overwrite = sign, True
 
     define_bool = _definer(flags.DEFINE_bool)
     define_enum = _definer(flags.DEFINE_enum)
@@ -227,7 +229,7 @@ class Flags(flags.FlagValues):
 
     def numbers(self, name: str) -> list[int]:
         """Returns the numbers of `define_numbers`, each once, ascending."""
-        return sorted({*map(int, self[name].value)})
+        return sorted({*map(int, getattr(self, name))})
 
     def check(
         self, name: str, is_right: Callable[[Any], bool], message: str
@@ -252,13 +254,17 @@ class Flags(flags.FlagValues):
             *names: The flags that have no effect without it.
         """
         shell = "''" if condition.endswith("=") else ""
+
+        def is_met(name: str, value: Any) -> bool:
+            del value
+            return name not in self.typed or fields.is_met(
+                condition, functools.partial(getattr, self)
+            )
+
         for name in names:
             self.check(
                 name,
-                lambda _, name=name: (
-                    name not in self.typed
-                    or fields.is_met(condition, lambda key: self[key].value)
-                ),
+                functools.partial(is_met, name),
                 f"has no effect: it needs --{condition}{shell}",
             )
 
@@ -310,7 +316,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     Raises:
         Exception: a bug; it is not caught.
     """
-    module = sys.modules[main.__module__]
+    module: Any = sys.modules[main.__module__]
     name = "relpos-" + pathlib.Path(module.__file__).stem
     if _HELP_FLAGS.intersection(arguments):
         write(help_text(module.__doc__, module.FLAGS))
@@ -333,9 +339,9 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         if isinstance(error, BrokenPipeError) and not error.filename:
             return 1  # The reader (`| head`) has closed standard output.
         if (text := system_errors.explanation(error)) is None:
-            if (stop := signals.raised()) is None:
+            if (raised := signals.raised()) is None:
                 raise
-            return _fail(name, f"{stop}.", stop.exit_code)
+            return _fail(name, f"{raised}.", raised.exit_code)
         return _fail(name, text, 1)
     finally:
         terminal.clear()  # before a traceback
@@ -389,12 +395,13 @@ def define_problem_flags(flag_values: Flags, default: str | None) -> None:
     flag_values.define_strings(
         **{n: f"translate_files: {text}." for n, text in FILE_FLAGS.items()},
     )
+    limits: Any = fields.limits(hparam.HParams, "vocab_size")
     flag_values.define_integer(
         "vocab_size",
         8000,
         "translate_files: pieces of the vocabulary.",
         lower_bound=1,
-        upper_bound=fields.limits(hparam.HParams, "vocab_size").most,
+        upper_bound=limits.most,
     )
     flag_values.join(",", *FILE_FLAGS)
     flag_values.needs("problem=translate_files", *FILE_FLAGS, "vocab_size")
@@ -411,19 +418,21 @@ def define_usr_dir(flag_values: Flags) -> None:
 def _import_usr_dir(path):
     """Imports --usr_dir, whose modules may import TensorFlow."""
     # Shows what they write, then and later: loggers keep it.
-    own = open(os.dup(2), "w", 1, "utf-8", "backslashreplace", closefd=False)
+    own = open(  # noqa: SIM115
+        os.dup(2), "w", 1, "utf-8", "backslashreplace", closefd=False
+    )
     with flag_value("usr_dir"), _quietly(), contextlib.redirect_stderr(own):
         registry.import_usr_dir(path)
 
 
-def make_problem(flag_values: Flags):
+def make_problem(flag_values: Flags) -> Any:
     """Returns the `Problem` that the flags name.
 
     Raises:
         UsageError: the problem is unknown, or flags are missing.
         UserError: the files of `translate_files` cannot be used.
     """
-    name = flag_values["problem"].value
+    name = flag_values.problem
     if name != "translate_files":
         with flag_value("problem"):
             return registry.problem(name)
@@ -431,8 +440,8 @@ def make_problem(flag_values: Flags):
     from relpos_tf.problems import translate
 
     return translate.files_problem(
-        {name: flag_values[name].value for name in FILE_FLAGS},
-        flag_values["vocab_size"].value,
+        {name: getattr(flag_values, name) for name in FILE_FLAGS},
+        flag_values.vocab_size,
     )
 
 
@@ -525,10 +534,10 @@ def check_outputs(
     seen = {}
     for name in inputs:
         with flag_value(name):
-            for path in paths.listed(flag_values[name].value):
+            for path in paths.listed(getattr(flag_values, name)):
                 seen[os.path.realpath(path)] = name
     for name in outputs:
-        if not (path := flag_values[name].value):
+        if not (path := getattr(flag_values, name)):
             continue
         with flag_value(name):
             paths.check_file(path)

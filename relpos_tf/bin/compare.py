@@ -116,7 +116,8 @@ FLAGS.needs(
 )
 
 
-def main() -> int | None:
+def main() -> int:
+    """Compares; returns the exit code."""
     check_flags()
     limits = length_limits()
     variants = [] if FLAGS.runs else make_variants()
@@ -124,7 +125,7 @@ def main() -> int | None:
         grid = FLAGS.grid and grid_lib.Grid.parse(FLAGS.grid).expand(variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
-    labels = [one.label for one in (*variants, *runs)]
+    labels = [*(one.label for one in variants), *(run.label for run in runs)]
     with command.flag_value("outputs"):
         outputs = outputs_lib.parse(FLAGS.outputs)
         outputs_lib.check_labels(outputs, labels)
@@ -133,7 +134,8 @@ def main() -> int | None:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
         differences = variants_lib.differences(by_label)
-        return command.write(variants_lib.differences_table(differences))
+        command.write(variants_lib.differences_table(differences))
+        return 0
     command.require(FLAGS, "output_dir")
     folder = pathlib.Path(FLAGS.output_dir)
     with command.flag_value("output_dir"):
@@ -141,7 +143,7 @@ def main() -> int | None:
     # Before training, since a package may be missing.
     from relpos_tf.comparison import report as report_lib
 
-    train_steps, tried = 0, []
+    train_steps, tried = 0, list[dict[str, Any]]()
     if variants:
         command.require(FLAGS, "problem", "seeds")
         runs, train_steps = make_runs(variants, folder / "runs", grid)
@@ -235,7 +237,7 @@ def length_limits() -> list[int]:
 
 
 def make_runs(
-    variants: list[variants_lib.Variant],
+    variants: Sequence[variants_lib.Variant],
     folder: pathlib.Path,
     grid: Sequence[variants_lib.Variant] = (),
 ) -> tuple[list[runs_lib.Run], int]:
@@ -294,15 +296,9 @@ def tune(
     from relpos_tf.comparison import tuning
 
     train_runs.train(runs, trainer_flags(), train_steps, folder / "logs")
+    data_dir, tokenize = FLAGS.data_dir, FLAGS.bleu_tokenize
     chosen, tried = tuning.choose(
-        tuning.score(
-            runs,
-            grid,
-            train_steps,
-            FLAGS.data_dir,
-            folder,
-            FLAGS.bleu_tokenize,
-        )
+        tuning.score(runs, grid, train_steps, data_dir, folder, tokenize)
     )
     for one in tried:
         command.logger().info(

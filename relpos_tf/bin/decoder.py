@@ -107,7 +107,6 @@ scores.define_language_pair(
 )
 scores.define_tokenizer(FLAGS)
 
-_MODELS = "output_dir", "checkpoint_path", "export_dir"
 _OUTPUTS = "decode_to_file", "attention_to_file", "score_json"
 _FILES_TO_READ = (
     "decode_from_file",
@@ -116,7 +115,7 @@ _FILES_TO_READ = (
     "score_file",
 )
 FLAGS.join(",", "decode_hparams")
-FLAGS.exclusive(*_MODELS)
+FLAGS.exclusive("output_dir", "checkpoint_path", "export_dir")
 FLAGS.exclusive(
     "decode_from_file", "decode_interactive", "score_file", "test_set"
 )
@@ -134,6 +133,7 @@ FLAGS.needs("test_set", "data_dir")
 
 
 def main() -> None:
+    """Translates, or scores."""
     with command.flag_value("decode_hparams"):
         decode_hparams = decode_hparam.DecodeHParams.parse(FLAGS.decode_hparams)
         if FLAGS.split_sentences:
@@ -144,7 +144,7 @@ def main() -> None:
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
     lines = source_lines()
     prefix, references = (
-        test_sets.paired_lines(given, len(lines)) if any(given) else None
+        test_sets.paired_lines(given, len(list(lines))) if any(given) else None
         for given in ([FLAGS.prefix_file], paths.listed(FLAGS.decode_reference))
     )
     if references:
@@ -152,7 +152,8 @@ def main() -> None:
 
         metrics.check_references(references)
     pairs = pairs_to_score() if FLAGS.score_file else []
-    path = first_given(*_MODELS) or run_dir.latest_run("runs")
+    path = FLAGS.output_dir or FLAGS.checkpoint_path or FLAGS.export_dir
+    path = path or run_dir.latest_run("runs")
     sets = open_test_sets(path)
     translator = load(path)
     command.logger().info("Using %s.", translator.engine.name)
@@ -206,19 +207,14 @@ def load(path: str | pathlib.Path) -> Any:
     return translator_lib.Translator.load(path)
 
 
-def first_given(*names: str) -> str:
-    """Returns the first value that is not empty, or ""."""
-    return next((value for n in names if (value := getattr(FLAGS, n))), "")
-
-
-def source_lines() -> Iterable[str] | None:
-    """Returns the lines to translate; None if no text is to be translated.
+def source_lines() -> Iterable[str]:
+    """Returns the lines to translate, a list if something belongs to each.
 
     Raises:
         UserError: a named file is missing or empty.
     """
     if is_prompt() or FLAGS.score_file or FLAGS.test_set:
-        return None
+        return []
     lines = text.stream_lines(text.bounded(sys.stdin.buffer))
     if FLAGS.decode_from_file:
         lines = text.read_nonempty(FLAGS.decode_from_file)
@@ -235,7 +231,7 @@ def open_test_sets(path: str | pathlib.Path) -> list:
     Raises:
         UserError: a set is unknown or not at hand.
     """
-    found = {}
+    found: dict[str, Any] = {}
     for name in FLAGS.test_set:
         if test_sets.is_split(name):
             of_name = sets_of_run(name, path)
@@ -297,7 +293,7 @@ def decode(
     is_scored = bool(FLAGS.decode_reference or FLAGS.test_set)
     # Typed lines are answered one by one; a file is sorted by length first.
     typed = FLAGS.decode_interactive or (
-        not first_given("decode_from_file", "test_set") and sys.stdin.isatty()
+        not (FLAGS.decode_from_file or FLAGS.test_set) and sys.stdin.isatty()
     )
     translations = translator.translations(
         lines,

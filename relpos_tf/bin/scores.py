@@ -6,7 +6,6 @@ from typing import Any
 
 from absl import flags
 
-from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 
@@ -50,14 +49,12 @@ def sacrebleu_set_of(name: str, language_pair: str) -> Any:
 
 
 def _can_load(tokenize: str) -> bool:
-    if not tokenize:
-        return True
-    from relpos_tf.training import metrics  # imports sacreBLEU
+    """Raises UsageError unless sacreBLEU has this tokenizer."""
+    if tokenize:
+        from relpos_tf.training import metrics  # imports sacreBLEU
 
-    try:
-        metrics.bleu(tokenize)
-    except errors.UserError as error:
-        raise flags.ValidationError(str(error)) from error
+        with command.flag_value("bleu_tokenize"):
+            metrics.bleu(tokenize)
     return True
 
 

@@ -149,16 +149,17 @@ def main() -> None:
     # A batch may be under way: a second Ctrl-C came, or everybody who asked for
     # it has hung up. Python's own end would crash: it frees TensorFlow's
     # objects, which the batch still uses.
-    if not all(worker.close(_LAST_WAIT_S) for worker in workers.values()):
-        atexit.register(os._exit, running.stopped.exit_code)
-    raise running.stopped
+    if stop := running.stopped:
+        if not all(worker.close(_LAST_WAIT_S) for worker in workers.values()):
+            atexit.register(os._exit, stop.exit_code)
+        raise stop
 
 
 def limits_of_flags() -> limits_lib.Limits:
     """Returns the limits that the flags set."""
     try:
         return limits_lib.Limits(
-            **{name: FLAGS[name].value for name in _LIMITS}
+            **{name: getattr(FLAGS, name) for name in _LIMITS}
         )
     except errors.UserError as error:
         raise command.UsageError(str(error)) from error
@@ -170,7 +171,7 @@ def models_of_flags() -> dict[str, str]:
     Raises:
         UserError: two models have one name.
     """
-    found = {}
+    found: dict[str, str] = {}
     for word in FLAGS.model or [run_dir.latest_run("runs", "--model")]:
         match = _NAME.fullmatch(str(word))
         name, path = match.groups() if match else ("", str(word))

@@ -24,6 +24,7 @@ import os
 import platform
 
 from relpos_tf import fields
+from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
 from relpos_tf.bin import scores
@@ -66,11 +67,14 @@ FLAGS.define_bools(
 )
 
 
-def main() -> int | None:
+def main() -> None:
+    """Trains, unless the names are to be listed."""
     if FLAGS.registry_help:
-        return command.show_registry()
+        command.show_registry()
+        return
     if FLAGS.check_env:
-        return check_environment()
+        check_environment()
+        return
     problem = command.make_problem(FLAGS)
     hparams = make_hparams()
     if FLAGS.eval_use_test_set and "test" not in problem.splits:
@@ -83,7 +87,7 @@ def main() -> int | None:
     )
     with signals.caught():
         try:
-            return train(problem, hparams, output_dir)
+            train(problem, hparams, output_dir)
         except KeyboardInterrupt:
             command.logger().info(
                 "Stopped; saved up to step %d. Run again with:\n  %s",
@@ -185,7 +189,7 @@ def check_folders(problem, output_dir: str) -> None:
             paths.check_folder(FLAGS.data_dir)
 
 
-def make_hparams():
+def make_hparams() -> hparam.HParams:
     """Returns the set that the flags name, with its changes."""
     with command.flag_value("hparams_set"):
         hparams = registry.hparams(FLAGS.hparams_set)

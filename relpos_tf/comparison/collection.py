@@ -126,33 +126,28 @@ def common_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
         UserError: they differ in problem, vocabulary or training data.
     """
     first = test_sets.problem_of(runs[0].files)
-    for run in runs[1:]:
+    known: dict[str, str] = {}
+    for run in runs:
         other = test_sets.problem_of(run.files)
-        pairs = [
-            ("problem", first["problem"], other["problem"]),
-            (
-                "vocabulary",
-                first["tokenizer_sha256"][:8],
-                other["tokenizer_sha256"][:8],
-            ),
-        ]
-        data = first["data"], other["data"]
-        for split in sorted(set(data[0]) & set(data[1])):
-            pairs.append((f"{split} set", *(side[split][:8] for side in data)))
-        for name, a, b in pairs:
-            if a != b:
+        sets = {f"{x} set": text[:8] for x, text in other["data"].items()}
+        for name, b in {
+            "problem": other["problem"],
+            "vocabulary": other["tokenizer_sha256"][:8],
+            **dict(sorted(sets.items())),
+        }.items():
+            if (a := known.setdefault(name, b)) != b:
                 raise errors.UserError(
                     "Expected runs of the same problem, vocabulary and data. "
                     f"Received: {runs[0].path} and {run.path}, whose {name} "
                     f"differs ({a}, {b})."
                 )
-        first["data"] = data[0] | data[1]
+        first["data"] |= other["data"]
     return first
 
 
 def check_labels(runs: Sequence[runs_lib.Run]) -> None:
     """Raises UserError if runs of one label have different hparams."""
-    first_runs = {}
+    first_runs: dict[str, runs_lib.Run] = {}
     for run in runs:
         first = first_runs.setdefault(run.label, run)
         changed = hparam.differences(

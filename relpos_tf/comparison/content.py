@@ -75,7 +75,7 @@ def make(
     hparams_diff = variants.differences(_hparams(by_label))
     found += check_conditions(rows)
     found += _check_models(by_label, hparams_diff)
-    summary = _summary(by_label, rows)
+    summary = _summary(by_label, rows, kinds, scored[sets[0].name])
     compared = _differences(by_label, sets[0], kinds, scored[sets[0].name])
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
@@ -87,9 +87,9 @@ def make(
         "labels": list(by_label),
         "runs": rows,
         "summary": summary,
-        "further_test_sets": _further(
-            by_label, rows, sets[1:], kinds[0], scored
-        ),
+        "further_test_sets": [
+            _further(one, kinds, scored[one.name]) for one in sets[1:]
+        ],
         **compared,
         "hparams_diff": hparams_diff,
         "tuning": list(tuning),
@@ -291,9 +291,9 @@ def _by_length(bleu, counts, is_equal, buckets):
     ]
 
 
-def _summary(by_label, rows):
+def _summary(by_label, rows, kinds, scores):
     """Returns a row for each label, over its seeds."""
-    summary = []
+    summary: list[dict[str, Any]] = []
     for label in by_label:
         columns = {
             name: [row[name] for row in rows if row["label"] == label]
@@ -303,7 +303,9 @@ def _summary(by_label, rows):
             "label": label,
             "seeds": columns["seed"],
             "parameters": columns["parameters"][0],
-            **_means(columns, ("bleu", "chrf", "tokenized_bleu", "loss")),
+            **_means(label, kinds, scores),
+            "loss_mean": measures.mean(columns["loss"]),
+            "loss_spread": measures.spread(columns["loss"]),
             "exact_match_mean": measures.mean(columns["exact_match"]),
             "bleu_by_length": _mean_by_length(columns["bleu_by_length"]),
             "learning_curve": _mean_curve(
@@ -323,12 +325,13 @@ def _summary(by_label, rows):
     return summary
 
 
-def _means(columns, names):
-    """Returns mean and spread over seeds of the named columns."""
-    row = {}
-    for name in names:
-        row[f"{name}_mean"] = measures.mean(columns[name])
-        row[f"{name}_spread"] = measures.spread(columns[name])
+def _means(label, kinds, scores):
+    """Returns mean and spread over seeds of each measure."""
+    row = dict.fromkeys(("tokenized_bleu_mean", "tokenized_bleu_spread"))
+    for kind in kinds:
+        values = [one.score for one in scores[kind.name][label].values()]
+        row[f"{kind.field}_mean"] = measures.mean(values)
+        row[f"{kind.field}_spread"] = measures.spread(values)
     return row
 
 
@@ -366,33 +369,18 @@ def _mean_curve(curves):
     ]
 
 
-def _further(by_label, rows, further, bleu, scored):
-    """Returns each further test set, with a row for each label."""
-    entries = []
-    for one in further:
-        summary = []
-        for label in by_label:
-            own = [
-                row["further_test_sets"][one.name]
-                for row in rows
-                if row["label"] == label
-                and one.name in row["further_test_sets"]
-            ]
-            if own:
-                columns = {name: [row[name] for row in own] for name in own[0]}
-                means = _means(columns, ("bleu", "chrf", "tokenized_bleu"))
-                summary.append({"label": label, **means})
-        entries.append(
-            {
-                "name": one.name,
-                "lines": len(one.sources),
-                "summary": summary,
-                "pairs": pairwise.compare_all(
-                    scored[one.name][bleu.name], bleu
-                ),
-            }
-        )
-    return entries
+def _further(test_set, kinds, scores):
+    """Returns the entry of a further test set, with a row for each label."""
+    bleu = kinds[0]
+    return {
+        "name": test_set.name,
+        "lines": len(test_set.sources),
+        "summary": [
+            {"label": label, **_means(label, kinds, scores)}
+            for label in scores[bleu.name]
+        ],
+        "pairs": pairwise.compare_all(scores[bleu.name], bleu),
+    }
 
 
 def _differences(by_label, test_set, kinds, scores):
@@ -431,26 +419,22 @@ def _gaps(by_label, test_set, pairs, scores, measure):
         label: np.mean([measure.score(x.counts) for x in own.values()], 0)
         for label, own in scores.items()
     }  # [L]
-    return [
-        _gap(by_label, test_set, {label: by_line[label] for label in labels})
-        for pair in pairs
-        for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"]))
-    ]
-
-
-def _gap(by_label, test_set, by_line):
-    """Returns the gap between two labels; the first is the better one."""
-    ours, others = by_line.values()
-    order = np.argsort(others - ours, kind="stable")[:_MOST_GAPS]
-    return {
-        **dict(zip(("better", "worse"), by_line, strict=True)),
-        "sentences": [
-            _sample({x: by_label[x] for x in by_line}, test_set, int(i))
-            | {"scores": {x: own[i] for x, own in by_line.items()}}
-            for i in order
-            if ours[i] > others[i]
-        ],
-    }
+    gaps = []
+    for pair in pairs:
+        for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"])):
+            ours, others = (by_line[label] for label in labels)
+            order = np.argsort(others - ours, kind="stable")[:_MOST_GAPS]
+            sentences = [
+                _sample({x: by_label[x] for x in labels}, test_set, int(i))
+                | {"scores": {x: by_line[x][i] for x in labels}}
+                for i in order
+                if ours[i] > others[i]
+            ]
+            better, worse = labels
+            gaps.append(
+                {"better": better, "worse": worse, "sentences": sentences}
+            )
+    return gaps
 
 
 def _sample(by_label, test_set, index):

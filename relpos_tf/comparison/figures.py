@@ -225,7 +225,7 @@ def _figure(height: float) -> Iterator[Any]:
     import matplotlib
     from matplotlib import figure
 
-    settings = {
+    settings: dict[Any, Any] = {
         "axes.edgecolor": _GREY,
         "axes.labelcolor": _GREY,
         "axes.spines.left": False,

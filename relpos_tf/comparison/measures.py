@@ -68,9 +68,8 @@ def finite(value: Any) -> Any:
 
 def mean(values: Sequence[float | None]) -> float | None:
     """Returns the mean; None if a value is missing or the list is empty."""
-    if not values or None in values:
-        return None
-    return statistics.fmean(values)
+    known = [x for x in values if x is not None]
+    return statistics.fmean(known) if 0 < len(known) == len(values) else None
 
 
 def spread(values: Sequence[float | None]) -> float | None:
@@ -82,9 +81,8 @@ def spread(values: Sequence[float | None]) -> float | None:
     >>> spread([1.0, 2.0, 3.0])
     1.0
     """
-    if len(values) < 2 or None in values or not all(map(math.isfinite, values)):
-        return None
-    return statistics.stdev(values)
+    known = [x for x in values if x is not None and math.isfinite(x)]
+    return statistics.stdev(known) if 1 < len(known) == len(values) else None
 
 
 def quartiles(lengths: Iterable[int]) -> list[int]:
@@ -115,7 +113,7 @@ def buckets(
     Returns:
         For each limit, and for longer lines (None), the indices of its lines.
     """
-    indices = [[] for _ in range(len(limits) + 1)]
+    indices: list[list[int]] = [[] for _ in range(len(limits) + 1)]
     for index, length in enumerate(lengths):
         indices[bisect.bisect_left(limits, length)].append(index)
     return list(zip([*limits, None], indices, strict=True))

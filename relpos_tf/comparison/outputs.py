@@ -67,14 +67,14 @@ def parse(items: Sequence[str]) -> list[Output]:
         left, _, pattern = item.partition("=")
         label, _, name = left.partition(":")
         # Brackets stand for themselves.
-        paths = sorted(glob.glob(pattern.replace("[", "[[]")))
-        if not label or not paths:
+        names = sorted(glob.glob(pattern.replace("[", "[[]")))
+        if not label or not names:
             raise errors.UserError(
                 "Expected LABEL=FILE, or LABEL:TEST_SET=FILE for a further "
                 f"test set. Received: {item!r}, which has no file."
             )
         own = found.setdefault(label, {}).setdefault(name, [])
-        own.extend(map(pathlib.Path, paths))
+        own.extend(map(pathlib.Path, names))
     outputs = []
     for label, by_set in found.items():
         if len(set(map(len, by_set.values()))) > 1:

@@ -81,8 +81,8 @@ def compare(
     seeds = [x for x in first if are_known and x in second]
     if len(seeds) < min(2, max(len(first), len(second))):
         seeds = []
-    models = [[own[x] for x in seeds or own] for own in (first, second)]
-    ours, others = ([one.score for one in side] for side in models)
+    sides = [[own[x] for x in seeds or own] for own in (first, second)]
+    ours, others = ([one.score for one in side] for side in sides)
     return {
         "a": a,
         "b": b,
@@ -94,7 +94,7 @@ def compare(
         "spread_b": measures.spread(others),
         "by_seed": [first[x].score - second[x].score for x in seeds],
         "test": two_way.TEST,
-        **two_way.compare(*models, bool(seeds))._asdict(),
+        **two_way.compare(sides[0], sides[1], bool(seeds))._asdict(),
     }
 
 
@@ -115,12 +115,10 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     >>> holm([0.04, None, 0.01, 0.03])
     [0.06, None, 0.03, 0.06]
     """
-    tested = [i for i, value in enumerate(p_values) if value is not None]
-    tested.sort(key=p_values.__getitem__)
+    tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     corrected, highest = list(p_values), 0.0
-    for rank, index in enumerate(tested):
-        own = min((len(tested) - rank) * p_values[index], 1.0)
-        highest = max(highest, own)
+    for rank, (p, index) in enumerate(tested):
+        highest = max(highest, min((len(tested) - rank) * p, 1.0))
         corrected[index] = highest
     return corrected
 

@@ -161,7 +161,7 @@ def _figures(report) -> dict[str, list[dict[str, str]]]:
         ("dev", 1, "dev loss"),
         ("train", 1, "training loss"),
     )
-    drawn = {
+    drawn: dict[str, list[figures.Picture | None]] = {
         "scores": [figures.scores(report)],
         "lengths": [figures.scores_by_length(report)],
         "curves": [figures.learning_curve(report, *curve) for curve in curves],

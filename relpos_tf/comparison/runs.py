@@ -127,14 +127,8 @@ def of_variants(
     for seed in seeds:
         for one in variants:
             path = folder / file_name(one.label, seed, one.point)
-            run = Run(
-                one.label,
-                seed,
-                path,
-                one.hparams_set,
-                one.overrides,
-                one.point,
-            )
+            of_set = one.hparams_set, one.overrides, one.point
+            run = Run(one.label, seed, path, *of_set)
             check_resumable(run, one.hparams, flags, train_steps)
             runs.append(run)
     if len({run.path for run in runs}) < len(runs):

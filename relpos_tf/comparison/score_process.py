@@ -12,6 +12,7 @@ from typing import Any
 
 from relpos_tf import registry
 from relpos_tf.data import batches
+from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
 from relpos_tf.problems import manifest
@@ -45,24 +46,26 @@ def score(
     """
     for folder in usr_dirs:
         registry.import_usr_dir(folder)
-    translator = translator_lib.Translator.load(checkpoint)
-    model, tokenizer = translator.engine.model, translator.engine.tokenizer
+    model = loading.load_model(checkpoint)
+    tokenizer = loading.load_tokenizer(checkpoint)
+    translator = translator_lib.Translator(model, tokenizer)
     pathlib.Path(translations).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    first, made = None, {}
+    made = {}
     for name, source in sources.items():
-        lines = list(text.read_nonempty(source))
+        lines = text.read_nonempty(source)
         made[name] = [x.texts[0] for x in translator.translations(lines)]
         written = "".join(f"{line}\n" for line in made[name])
         files.write(f"{translations}.{name}.txt", written)
-        first = first or (pathlib.Path(source), lines)
-    source, lines = first
-    data = manifest.read_manifest(source.parent)
+    first = pathlib.Path(next(iter(sources.values())))
+    data = manifest.read_manifest(first.parent)
     pairs = batches.evaluation_batches(
-        manifest.tokens(source.parent, data, source.stem),
+        manifest.tokens(first.parent, data, first.stem),
         model.hparams.batch_size,
     )
-    encoded = tokenizer.encode_batch([line.strip() for line in lines])
+    encoded = tokenizer.encode_batch(
+        [line.strip() for line in text.read_nonempty(first)]
+    )
     record = {
         "key": key,
         "translations": made,

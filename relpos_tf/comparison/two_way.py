@@ -108,15 +108,19 @@ def compare(
     def interval(half):
         return difference - half, difference + half
 
-    alone = interval(-special.ndtri(LEVEL / 2) * of_sentences)
-    samples = [np.subtract(*sides).tolist()] if are_paired else sides
+    alone = Difference(
+        None, None, *interval(-special.ndtri(LEVEL / 2) * of_sentences)
+    )
+    samples = (
+        [np.subtract(sides[0], sides[1]).tolist()] if are_paired else sides
+    )
     fewest = min(map(len, samples))
     if fewest < 2:
-        return Difference(None, None, *alone)
+        return alone
     # Exact, so that the spread of copies is 0.
     of_seeds = sum(statistics.variance(x) / len(x) for x in samples) ** 0.5
     if difference and not of_seeds:
-        return Difference(None, None, *alone)
+        return alone
 
     def half_width(p):
         t, z = special.stdtrit(fewest - 1, p / 2), special.ndtri(p / 2)
@@ -128,4 +132,5 @@ def compare(
     p_value = _SMALLEST_P if difference else 1.0
     if excess(_SMALLEST_P) > 0:
         p_value = optimize.brentq(excess, _SMALLEST_P, 1.0)
-    return Difference(*interval(half_width(LEVEL)), *alone, p_value)
+    low, high = interval(half_width(LEVEL))
+    return alone._replace(low=low, high=high, p_value=p_value)

@@ -137,7 +137,7 @@ class ServeTest(absltest.TestCase):
             said.append(line)
             if found := re.match(r"Listening at (http://127\S+)$", line):
                 return process, found[1], said
-        self.fail("".join(said))
+        raise AssertionError("".join(said))
 
     def test_a_run_is_served_until_a_second_ctrl_c(self):
         process, url, said = self.start(

@@ -19,7 +19,7 @@ import os, pathlib, sys
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
 (folder / f"{name}.begun").touch()
 print(os.environ.get("TF_CONFIG"), os.getsid(0) == os.getpid())
-print("step 9/60  loss 1.5  2.5 steps/s  2,256 tokens/s  rate 4.6e-05  0:08 left")
+print("step 9/60  loss 1.5  2.5 steps/s  2,256 tokens/s  rate 4e-05  0:08 left")
 print("dev at step 9:  " + "BLEU_0.25_(version:2.6.0)  " * 3)
 (folder / f"{name}.ended").touch()
 """
