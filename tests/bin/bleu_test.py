@@ -80,9 +80,8 @@ class BleuTest(folders.TestCase):
         for more, start, tokenizer, number in (
             ([], "BLEU = 0.00 (", "13a", 1),
             (["--language_pair=en-zh"], right, "zh", 0),
-            (["--bleu_tokenize=char"], right, "char", 0),
             (
-                ["--language_pair=en-zh", "--bleu_tokenize=char"],
+                ["--language_pair=en-x", "--bleu_tokenize=char"],
                 right,
                 "char",
                 0,
@@ -92,7 +91,7 @@ class BleuTest(folders.TestCase):
             self.assertEqual((code, err.count("\n")), (0, number), err)
             self.assertStartsWith(out, start)
             self.assertIn(f"|tok:{tokenizer}|", out)
-            self.assertEqual("--bleu_tokenize" in err, bool(number))
+            self.assertEqual("warning: " in err, bool(number))
 
     def test_several_references_are_one_score(self):
         translation = self.file("translation", "a b c d e", "f g h i x")
@@ -122,12 +121,3 @@ class BleuTest(folders.TestCase):
         for name, number in (f"{paths[0]} , {paths[1]}", 2), (more, 1):
             _, out, _ = execute(translation, f"--reference={name}")
             self.assertIn(f"(nrefs:{number}|", out)
-
-    def test_suspicious_text_is_scored_with_a_warning(self):
-        line = "he said , she said , they said , all said"
-        code, out, err = execute(
-            self.file("translation", line), self.file("reference", line)
-        )
-        self.assertEqual(code, 0)
-        self.assertIn("BLEU = 100.00 (", out)
-        self.assertStartsWith(err, "warning: ")

@@ -45,12 +45,13 @@ def need_problem():
     command.require(FLAGS, "steps", "problem")
 
 
-def return_three():
-    return 3
+def raising(error):
+    """Returns a `main` of this module that raises an error."""
 
+    def main():
+        raise error
 
-def raise_user_error():
-    raise errors.UserError("The file is empty. Received: x.")
+    return main
 
 
 def blame_flag():
@@ -63,36 +64,12 @@ def open_missing():
         pass
 
 
-def fill_disk():
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def press_control_c():
-    raise KeyboardInterrupt
-
-
-def be_terminated():
-    raise signals.Stopped(signal.SIGTERM)
-
-
-def hang_up():
-    raise signals.Stopped(signal.SIGHUP)
-
-
 def stop_within_a_library():
     with signals.caught():
         try:
             signal.raise_signal(signal.SIGUSR2)
         except signals.Stopped as error:
             raise SystemError("bad argument to internal function") from error
-
-
-def need_memory():
-    raise MemoryError
-
-
-def raise_foreign_text():
-    raise errors.UserError("Received: \x1b[2J\x9b31m\u202e, spoken.")
 
 
 def write_foreign_text():
@@ -103,10 +80,6 @@ def write_foreign_text():
 
 def have_a_bug():
     raise ZeroDivisionError("division by zero")
-
-
-def fail_without_path():
-    raise OSError(errno.EINVAL, "odd")
 
 
 # Makes the code of another process a command.
@@ -184,13 +157,12 @@ class FlagsTest(parameterized.TestCase):
                 _, out, err = calls.execute(show_flags, *typed)
                 self.assertEqual(out, b"('p', 5, False, 'a', [])", err)
 
-    def test_a_value_is_no_typed_flag(self):
+    def test_only_a_typed_flag_is_refused_for_want_of_another(self):
+        # A value is no typed flag.
         file = self.create_tempfile(content="--steps=3\n--xla\n").full_path
         typed = [f"--flagfile={file}", "--problem", "steps"]
         _, out, err = calls.execute(show_flags, *typed)
         self.assertEqual(out, b"('steps', 3, True, 'a', [])", err)
-
-    def test_only_a_typed_flag_is_refused_for_want_of_another(self):
         file = self.create_tempfile(content="--files=a\n").full_path
         code, out, _ = calls.execute(show_flags, f"--flagfile={file}")
         self.assertEqual((code, out), (0, b"(None, 7, False, 'a', ['a'])"))
@@ -198,16 +170,14 @@ class FlagsTest(parameterized.TestCase):
         self.assertEqual(code, 2)
         self.assertIn("has no effect: it needs --problem.", err)
 
-    def test_a_colon_within_a_path_is_no_address(self):
-        _, out, err = calls.execute(show_flags, "--problem=/data/a:/b")
-        self.assertEqual(out, b"('/data/a:/b', 7, False, 'a', [])", err)
-
     @parameterized.parameters(
         "--problem=gs://bucket/run",
         "--problem=a,x=s3://b",
         "--problem=file:///a",
     )
     def test_an_address_is_no_path(self, flag):
+        _, out, err = calls.execute(show_flags, "--problem=/data/a:/b")
+        self.assertEqual(out, b"('/data/a:/b', 7, False, 'a', [])", err)
         code, _, err = calls.execute(show_flags, flag)
         self.assertEqual(code, 2)
         self.assertRegex(err, r"\A[^\n]*must be local.*://.* copy it[^\n]*\n\Z")
@@ -223,23 +193,18 @@ class FlagsTest(parameterized.TestCase):
             command.parse(values, arguments)
             self.assertEqual(values.numbers("a"), expected)
 
-    def test_unknown_flag_gets_a_suggestion_and_the_list(self):
-        code, _, err = calls.execute(show_flags, "--problme=x")
-        self.assertEqual(code, 2)
-        self.assertIn("unknown flag --problme. Did you mean --problem?\n", err)
-        self.assertIn("--files --mode --numbers", err)
-        _, _, err = calls.execute(show_flags, "--qqqqqqqq")
-        self.assertIn("unknown flag --qqqqqqqq.\n", err)
-
     @parameterized.parameters(
         (trainer, "batch_size", " Write --hparams=batch_size=..."),
         (decoder, "beam_size", " Write --decode_hparams=beam_size=..."),
         (trainer, "seed", " There are --random_seed."),
+        (trainer, "problme", " Did you mean --problem?"),
         (trainer, "save_checkpoints_steps", ""),
         (trainer, "num_gpus", ""),
         (decoder, "model_dir", ""),
     )
-    def test_a_hint_does_not_mislead(self, module, name, hint):
+    def test_unknown_flag_gets_a_hint_that_does_not_mislead(
+        self, module, name, hint
+    ):
         code, _, err = calls.execute(module.main, f"--{name}=1")
         self.assertEqual(code, 2)
         self.assertIn(f"unknown flag --{name}.{hint}\n", err)
@@ -266,17 +231,25 @@ class FlagsTest(parameterized.TestCase):
 
 class ExitCodeTest(parameterized.TestCase):
     @parameterized.parameters(
-        (raise_user_error, 1, "The file is empty. Received: x."),
         (need_problem, 2, "--problem is required: The data set."),
         (blame_flag, 2, "--problem: Unknown problem `x`."),
         (open_missing, 1, "no/such/file: no such file or directory."),
-        (fill_disk, 1, "no space left on device. Make room."),
-        (press_control_c, 130, "stopped by SIGINT."),
-        (be_terminated, 143, "stopped by SIGTERM."),
-        (hang_up, 129, "stopped by SIGHUP."),
+        (
+            raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))),
+            1,
+            "no space left on device. Make room.",
+        ),
+        (raising(KeyboardInterrupt), 130, "stopped by SIGINT."),
+        (raising(signals.Stopped(signal.SIGTERM)), 143, "stopped by SIGTERM."),
         (stop_within_a_library, 140, "stopped by SIGUSR2."),
-        (need_memory, 1, "Out of memory. Take a smaller batch_size or beam, "),
-        (raise_foreign_text, 1, "Received: \\x1b[2J\\x9b31m\\u202e, spoken."),
+        (raising(MemoryError), 1, "Out of memory. Take a smaller batch_size "),
+        (
+            raising(
+                errors.UserError("Received: \x1b[2J\x9b31m\u202e, spoken.")
+            ),
+            1,
+            "Received: \\x1b[2J\\x9b31m\\u202e, spoken.",
+        ),
     )
     def test_failure_is_one_line(self, main, expected_code, expected):
         code, out, err = calls.execute(main)
@@ -284,11 +257,9 @@ class ExitCodeTest(parameterized.TestCase):
         self.assertStartsWith(err, f"relpos-command_test: {expected}")
         self.assertEqual(err.count("\n"), 1)
 
-    def test_return_value_is_the_exit_code(self):
-        self.assertEqual(calls.execute(return_three), (3, b"", ""))
-
     @parameterized.parameters(
-        (have_a_bug, ZeroDivisionError), (fail_without_path, OSError)
+        (have_a_bug, ZeroDivisionError),
+        (raising(OSError(errno.EINVAL, "odd")), OSError),
     )
     def test_bugs_keep_their_traceback(self, main, kind):
         with signals.caught():
@@ -353,14 +324,19 @@ class UnreadMessagesTest(parameterized.TestCase):
     def test_a_full_disk(self):
         with open("/dev/full", "w") as full:
             self.assert_result(self.speak(stderr=full))
+            done = self.speak(stdout=full, stderr=subprocess.PIPE)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, r"no space left on device.*\n\Z")
             self.assertEqual(self.speak("--name=3", stderr=full).returncode, 3)
             self.assertEqual(self.speak("--no", stderr=full).returncode, 2)
 
     def test_a_reader_that_has_gone(self):
         end, start = os.pipe()
-        os.close(end)
-        self.addCleanup(os.close, start)
-        self.assert_result(self.speak(stderr=start))
+        terminal, slave = pty.openpty()
+        for closed, stream in ((end, start), (terminal, slave)):
+            os.close(closed)
+            self.assert_result(self.speak(stderr=stream))
+            os.close(stream)
 
     def test_a_reader_that_is_slow(self):
         end, start = os.pipe()
@@ -369,12 +345,6 @@ class UnreadMessagesTest(parameterized.TestCase):
         os.close(start)
         with open(end) as file:
             self.assertIn("a line\nof a library\n", file.read())
-
-    def test_a_terminal_that_has_closed(self):
-        terminal, end = pty.openpty()
-        os.close(terminal)
-        self.addCleanup(os.close, end)
-        self.assert_result(self.speak(stderr=end))
 
     def test_a_closed_stream(self):
         self.assert_result(self.speak(preexec_fn=lambda: os.close(2)))
@@ -385,14 +355,6 @@ class UnreadMessagesTest(parameterized.TestCase):
         self.assertEqual(done.stderr.count("x" * 100_000), 3)
         self.assertEqual(done.stderr.count("a line\nof a library\n"), 3)
         self.assertEndsWith(done.stderr, "no line end")
-
-    def test_a_result_that_cannot_be_written_is_a_failure(self):
-        with open("/dev/full", "w") as full:
-            done = self.speak(stdout=full, stderr=subprocess.PIPE)
-        self.assertEqual(done.returncode, 1)
-        self.assertEndsWith(
-            done.stderr, "no space left on device. Make room.\n"
-        )
 
 
 class ProcessTest(parameterized.TestCase):
@@ -436,18 +398,6 @@ class ProcessTest(parameterized.TestCase):
         self.assertEqual(done.stdout, "begun\n")
         self.assertEqual(done.stderr, "relpos-x: stopped by SIGINT.\n")
         self.assertEqual(done.returncode, -signal.SIGINT)
-
-    def test_lines_of_libraries_are_hidden_alone(self):
-        code = """
-            for kind in (ImportError, KeyboardInterrupt):
-                try:
-                    with command._quietly():
-                        os.write(2, b"from a library\\n")
-                        raise kind
-                except kind:
-                    os.write(2, b"after\\n")
-            """
-        self.assertEqual(run(code).stderr, "after\nafter\n")
 
     def test_a_users_folder_is_imported_first_without_lines_of_libraries(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

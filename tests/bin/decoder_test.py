@@ -91,13 +91,23 @@ class DecoderTest(folders.TestCase):
         return str(path)
 
     def test_one_line_comes_out_for_each_line(self):
-        text = "a\n\n \t\nb\u2028c\x0b\x0cd\x85\r\ne\r\x00\nlast".encode()
+        text = "a\n\n \t\nb\u2028c\x0b\x0cd\x85\r\ne\r\x00\n".encode()
+        text += b"\xff two \xe2\x80\nlast"
         more = b"x\n" * 100  # One of 100 lines may have a NUL.
-        code, out, err = self.decode(stdin=b"\xef\xbb\xbf" + more + text)
+        text = b"\xef\xbb\xbf" + more + text
+        code, out, err = self.decode(stdin=text)
         self.assertEqual(code, 0)
         expected = "X\n" * 100
-        expected += "A\n\n\nB\u2028C\x0b\x0cD\x85\nE\r\x00\nLAST\n"
+        expected += "A\n\n\nB\u2028C\x0b\x0cD\x85\nE\r\x00\n"
+        expected += "\ufffd TWO \ufffd\nLAST\n"
         self.assertEqual(out, expected.encode())
+        target = self.folder / "target"
+        code, nothing, _ = self.decode(
+            f"--decode_from_file={self.write_bytes('source', text)}",
+            f"--decode_to_file={target}",
+        )
+        self.assertEqual((code, nothing, target.read_bytes()), (0, b"", out))
+        self.assertCountEqual(os.listdir(self.folder), ["source", "target"])
         self.assertIn("Using there.", err)
 
     def test_lines_are_split_into_sentences_and_put_together(self):
@@ -115,20 +125,6 @@ class DecoderTest(folders.TestCase):
             )
             self.assertEqual(code, 2)
             self.assertIn(f"{more} needs one sentence a line", err)
-
-    def test_file_and_standard_input_give_the_same(self):
-        content = b"one\r\n\xff two \xe2\x80\n\n" + b"three\n" * 17 + b"three"
-        source = self.write_bytes("source", content)
-        target = self.folder / "target"
-        _, out, _ = self.decode(stdin=content)
-        code, nothing, _ = self.decode(
-            f"--decode_from_file={source}", f"--decode_to_file={target}"
-        )
-        self.assertEqual((code, nothing), (0, b""))
-        self.assertEqual(target.read_bytes(), out)
-        expected = "ONE\n\ufffd TWO \ufffd\n\n" + "THREE\n" * 18
-        self.assertEqual(out, expected.encode())
-        self.assertCountEqual(os.listdir(self.folder), ["source", "target"])
 
     @parameterized.parameters((interrupt, 130), (terminate, 143), (fail, 1))
     def test_stopped_keeps_the_lines_that_are_finished(self, stop, expected):
@@ -212,38 +208,29 @@ class DecoderTest(folders.TestCase):
         )
         self.assertEqual(shown[-1], "Lines so far: 5")
 
-    def test_empty_input(self):
-        code, out, err = self.decode()
-        self.assertEqual((code, out), (0, b""))
-        self.assertIn("Lines: 0, ", err)
-
     def test_typed_lines_are_answered_at_once(self):
         self.decode(stdin=b"a\nb\n", isatty=True)
         self.assertEqual(self.engine.batches, [["a"], ["b"]])
         self.decode(stdin=b"a\nb\n")
         self.assertEqual(self.engine.batches[2:], [["a", "b"]])
+        self.assertEqual(self.decode()[:2], (0, b""))
 
-    def test_hypotheses_and_scores_are_separated_by_tabs(self):
-        settings = "--decode_hparams=n_best=2"
-        _, out, _ = self.decode(settings, stdin=b"a\tb\n\n")
-        self.assertEqual(out, b"A B\tA B1\n\t\n")
-        _, out, _ = self.decode(
-            settings + ",write_beam_scores=true", stdin=b"a"
-        )
-        self.assertEqual(out, b"A\t0.0000\tA1\t-1.0000\n")
-
-    def test_alignments_stand_beside_the_translations(self):
-        settings = "--decode_hparams=return_alignments=true"
-        self.engine = translator_test.AlignedEngine()
-        _, out, _ = self.decode(settings, stdin=b"a\tb\n\nc")
-        self.assertEqual(out, b"A B\t0-0\n\t\nC\t0-0\n")
-        settings += ",n_best=2"
-        _, out, _ = self.decode(settings, stdin=b"a")
-        self.assertEqual(out, b"A\t0-0\tA1\t0-0\n")
-        _, out, _ = self.decode(
-            settings + ",write_beam_scores=true", stdin=b"a"
-        )
-        self.assertEqual(out, b"A\t0.0000\t0-0\tA1\t-1.0000\t0-0\n")
+    @parameterized.parameters(
+        ("n_best=2", b"a\tb\n\n", b"A B\tA B1\n\t\n"),
+        ("n_best=2,write_beam_scores=true", b"a", b"A\t0.0000\tA1\t-1.0000\n"),
+        ("return_alignments=1", b"a\tb\n\nc", b"A B\t0-0\n\t\nC\t0-0\n"),
+        ("return_alignments=1,n_best=2", b"a", b"A\t0-0\tA1\t0-0\n"),
+        (
+            "return_alignments=1,n_best=2,write_beam_scores=1",
+            b"a",
+            b"A\t0.0000\t0-0\tA1\t-1.0000\t0-0\n",
+        ),
+    )
+    def test_fields_of_a_line_are_separated_by_tabs(self, settings, text, line):
+        if "alignments" in settings:
+            self.engine = translator_test.AlignedEngine()
+        _, out, _ = self.decode(f"--decode_hparams={settings}", stdin=text)
+        self.assertEqual(out, line)
 
     def test_exports_have_no_alignments(self):
         target = self.folder / "target"
@@ -344,19 +331,14 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(blocks[1::2], ["test", "test_2", "test_mine"])
         matches = [re.findall(r"exact match = (\S+)%", b) for b in blocks[2::2]]
         self.assertEqual(matches, [["50.00"], ["66.67"], ["0.00"]])
-        for block in blocks[2::2]:
-            self.assertRegex(block, r"\ABLEU = .*\(nrefs:1\|case:mixed\|")
-            self.assertRegex(
-                block, r"\ntokenized BLEU = .*\(nrefs:1\|case:lc\|"
-            )
         # The case is wrong everywhere in the last set.
-        self.assertIn("\ntokenized BLEU = 100.00 (", blocks[6])
-        self.assertNotIn("\nBLEU = 100.00", blocks[6])
+        self.assertRegex(
+            blocks[6], r"\ABLEU = \d\d?\.[^$]*\ntokenized BLEU = 100.00 \("
+        )
         found = json.loads(record.read_text())
         self.assertEqual((found["beam_size"], found["alpha"]), (3, 0.6))
         rows = found["test_sets"]
         self.assertEqual([r["test_set"] for r in rows], blocks[1::2])
-        self.assertEqual([r["lines"] for r in rows], [2, 3, 1])
         self.assertLess(rows[2]["bleu"], 50)
         self.assertAlmostEqual(rows[2]["tokenized_bleu"], 100)
         self.assertIn("tok:moses-de", rows[2]["tokenized_bleu_signature"])
@@ -418,30 +400,6 @@ class DecoderTest(folders.TestCase):
                 for r in json.loads(record.read_text())["test_sets"]
             ]
             self.assertEqual(names, ["multi30k/2016", "test_mine"])
-            # A model without a run.
-            code, out, err = self.decode(
-                "--test_set=multi30k/2016", "--language_pair=en-de"
-            )
-            self.assertEqual((code, out), (0, b"A B C D\n"))
-            self.assertIn("\ntokenized BLEU = 100.00 (", err)
-
-    def test_a_reference_is_scored_on_both_scales_in_a_known_language(self):
-        reference = self.write_bytes("reference", b"a b c d\n")
-        record = self.folder / "score.json"
-        words = [f"--decode_reference={reference}", f"--score_json={record}"]
-        for more, has_both in (
-            ([self.run_of(**self.GERMAN)], True),
-            (["--language_pair=en-fr"], True),
-            (["--language_pair=en-xx"], False),
-            ([], False),
-        ):
-            code, out, err = self.decode(*words, *more, stdin=b"a b c d\n")
-            self.assertEqual((code, out), (0, b"A B C D\n"))
-            found = json.loads(record.read_text())
-            self.assertLess(found["bleu"], 50)
-            self.assertEqual("tokenized BLEU = 100.00" in err, has_both)
-            self.assertEqual("tokenized_bleu" in found, has_both)
-            self.assertEqual("tokenized_bleu_signature" in found, has_both)
 
     def test_bleu_has_the_tokenizer_of_the_language_or_of_the_run(self):
         chinese_ = "我们在学校里学习很多东西"
@@ -528,6 +486,8 @@ class LineTest(absltest.TestCase):
         weights[0, :, :, 1] = 0.75
         weights[1, 0, :, 2] = 0.75
         weights[1, 1, :, 1] = 0.75
+        found = json.loads(decoder.attention_line(None))
+        self.assertEqual(found["attention"], [])
         attention = engines.Attention(
             ["\xe4", "b", "</s>"], ["x"], weights, [0, 0], [0]
         )
@@ -542,7 +502,3 @@ class LineTest(absltest.TestCase):
                 "attention": [[0.25, 0.5625, 0.1875]],
             },
         )
-
-    def test_blank_line_has_no_attention(self):
-        found = json.loads(decoder.attention_line(None))
-        self.assertEqual(found["attention"], [])

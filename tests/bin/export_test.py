@@ -21,11 +21,6 @@ NO_LIBRARY = importlib.util.find_spec("ctranslate2") is None
 
 
 class ExportTest(absltest.TestCase):
-    def assert_error(self, code, message, *arguments):
-        found, out, err = calls.execute(export.main, *arguments)
-        self.assertEqual((found, out), (code, b""))
-        self.assertIn(message, err.splitlines()[-1])
-
     def test_a_ruined_model_is_not_exported(self):
         run = pathlib.Path(self.create_tempdir().full_path, "run")
         shutil.copytree(tiny_run.path(), run)
@@ -35,12 +30,11 @@ class ExportTest(absltest.TestCase):
         }
         checkpoints.write_model(str(run / "ckpt-30"), values, 30)
         folder = run.parent / "new"
-        self.assert_error(
-            1,
-            f"NaN logits. The weights of {run}/ckpt-30 are ruined",
-            f"--output_dir={run}",
-            f"--export_dir={folder}",
+        code, out, err = calls.execute(
+            export.main, f"--output_dir={run}", f"--export_dir={folder}"
         )
+        self.assertEqual((code, out), (1, b""))
+        self.assertIn(f"The weights of {run}/ckpt-30 are ruined", err)
         self.assertFalse(folder.exists())
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
