@@ -242,7 +242,7 @@ class Flags(flags.FlagValues):
         flags.register_multi_flags_validator(
             names,
             lambda values: sum(map(bool, values.values())) < 2,
-            f"give only one of {_listed(names)}",
+            f"give only one of --{', --'.join(names)}",
             flag_values=self,
         )
 
@@ -724,7 +724,3 @@ def _unknown_flag(flag_values, received):
             hint = f" Write --{name}={received}=..."
     listed = " ".join(f"--{name}" for name in known)
     return f"unknown flag --{received}.{hint}\nKnown flags: {listed}"
-
-
-def _listed(names):
-    return ", ".join(f"--{name}" for name in names)

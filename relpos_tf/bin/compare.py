@@ -122,7 +122,7 @@ def main() -> int:
     limits = length_limits()
     variants = [] if FLAGS.runs else make_variants()
     with command.flag_value("grid"):
-        grid = FLAGS.grid and grid_lib.Grid.parse(FLAGS.grid).expand(variants)
+        grid = FLAGS.grid and grid_lib.expand(FLAGS.grid, variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
     labels = [*(one.label for one in variants), *(run.label for run in runs)]

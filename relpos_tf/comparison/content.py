@@ -192,7 +192,7 @@ def _check_models(by_label, hparams_diff):
 def _hparams(by_label):
     """Returns the hparams of each label that has any."""
     return {
-        label: own[0].run.hparams()
+        label: own[0].run.files.read_hparams()
         for label, own in by_label.items()
         if own[0].record
     }

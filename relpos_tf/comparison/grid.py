@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf import fields
@@ -13,77 +12,67 @@ from relpos_tf.comparison import variants as variants_lib
 _FIXED = frozenset({"train_steps", "vocab_size"})
 
 
-class Grid(NamedTuple):
-    """Some values for each of some fields.
+def axes(text: str) -> dict[str, tuple[str, ...]]:
+    """Reads `name=value,value;name=value,value`: the values of each field.
 
-    Attributes:
-        axes: (name, values as text) of each field.
+    Raises:
+        UserError: the text is not a grid, or a field or value is not an
+            hparam's, stands twice, or is decided elsewhere.
 
     Example:
-    >>> Grid.parse("pos=emb; alpha = 0.6, 1;").points()
-    ['pos=emb,alpha=0.6', 'pos=emb,alpha=1']
+    >>> axes("pos=emb; alpha = 0.6, 1;")
+    {'pos': ('emb',), 'alpha': ('0.6', '1')}
     """
-
-    axes: tuple[tuple[str, tuple[str, ...]], ...]
-
-    @classmethod
-    def parse(cls, text: str) -> "Grid":
-        """Reads `name=value,value;name=value,value`.
-
-        Raises:
-            UserError: the text is not a grid, or a field or value is not an
-                hparam's, stands twice, or is decided elsewhere.
-        """
-        axes = []
-        for item in filter(None, (part.strip() for part in text.split(";"))):
-            name, equals, values = (x.strip() for x in item.partition("="))
-            texts = tuple(value.strip() for value in values.split(","))
-            if not equals or not all(texts) or "=" in values:
-                raise errors.UserError(
-                    "Expected name=value,value;name=value,value: the fields "
-                    f"with a semicolon between them. Received: {item!r}."
-                )
-            _check(name, texts)
-            axes.append((name, texts))
-        names = [name for name, _ in axes]
-        if not axes or len(set(names)) < len(names):
+    found = []
+    for item in filter(None, (part.strip() for part in text.split(";"))):
+        name, equals, values = (x.strip() for x in item.partition("="))
+        texts = tuple(value.strip() for value in values.split(","))
+        if not equals or not all(texts) or "=" in values:
             raise errors.UserError(
-                "Expected one or more fields, each once. Received: "
-                f"{', '.join(names) or 'none'}."
+                "Expected name=value,value;name=value,value: the fields "
+                f"with a semicolon between them. Received: {item!r}."
             )
-        return cls(tuple(axes))
+        _check(name, texts)
+        found.append((name, texts))
+    if not found or len(dict(found)) < len(found):
+        raise errors.UserError(
+            "Expected one or more fields, each once. Received: "
+            f"{', '.join(name for name, _ in found) or 'none'}."
+        )
+    return dict(found)
 
-    def points(self) -> list[str]:
-        """Returns the changes `name=value,name=value` of all points.
 
-        The last field changes fastest.
-        """
-        sides = [[f"{name}={v}" for v in values] for name, values in self.axes]
-        return [",".join(point) for point in itertools.product(*sides)]
+def expand(
+    text: str, variants: Sequence[variants_lib.Variant]
+) -> list[variants_lib.Variant]:
+    """Returns every variant at every point of a grid, variant by variant.
 
-    def expand(
-        self, variants: Sequence[variants_lib.Variant]
-    ) -> list[variants_lib.Variant]:
-        """Returns every variant at every point, variant by variant.
+    The last field changes fastest.
 
-        Raises:
-            UserError: a variant cannot have the values of a point; or a field
-                has no effect in any variant.
-        """
-        expanded = [
-            variants_lib.Variant.make(
-                one.label,
-                one.hparams_set,
-                fields.parse(one.overrides, hparam.HParams)
-                | fields.parse(point, hparam.HParams),
-                point,
-            )
-            for one in variants
-            for point in self.points()
-        ]
-        names = [name for name, _ in self.axes]
-        fields.check_effect(names, [one.hparams for one in expanded])
-        return expanded
+    Args:
+        text: str. As `axes` reads it.
+        variants: The variants.
+
+    Raises:
+        UserError: see `axes`; a variant cannot have the values of a point; or
+            a field has no effect in any variant.
+    """
+    by_name = axes(text)
+    sides = [[f"{name}={v}" for v in by_name[name]] for name in by_name]
+    points = [*map(",".join, itertools.product(*sides))]
+    expanded = [
+        variants_lib.Variant.make(
+            one.label,
+            one.hparams_set,
+            fields.parse(one.overrides, hparam.HParams)
+            | fields.parse(point, hparam.HParams),
+            point,
+        )
+        for one in variants
+        for point in points
+    ]
+    fields.check_effect(by_name, [one.hparams for one in expanded])
+    return expanded
 
 
 def _check(name, texts):

@@ -1,6 +1,7 @@
 """Measures of a training run, means over seeds, and lines by length."""
 
 import bisect
+import json
 import math
 import statistics
 from collections.abc import Iterable
@@ -57,13 +58,7 @@ def finite(value: Any) -> Any:
     >>> finite({"loss": float("nan"), "steps": [1, 2.5]})
     {'loss': None, 'steps': [1, 2.5]}
     """
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return json.loads(json.dumps(value), parse_constant=lambda name: None)
 
 
 def mean(values: Sequence[float | None]) -> float | None:

@@ -35,9 +35,8 @@ def write(report: Mapping[str, Any], folder: pathlib.Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     content = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    for path, text in zip(
-        paths(folder), (page(report), f"{content}\n"), strict=True
-    ):
+    texts = page(report), f"{content}\n"
+    for path, text in zip(paths(folder), texts, strict=True):
         files.write(path, text.encode("utf-8", errors="replace"))
 
 

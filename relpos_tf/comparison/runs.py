@@ -66,10 +66,6 @@ class Run:
         """Its directory."""
         return run_dir.RunDir(self.path)
 
-    def hparams(self) -> hparam.HParams:
-        """Returns the hparams that it was trained with."""
-        return self.files.read_hparams()
-
     def versions(self) -> str:
         """Returns the text of versions.json."""
         return files.regular(self.path / run_dir.VERSIONS).read_bytes().decode()
@@ -77,7 +73,7 @@ class Run:
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns the facts of the training up to a checkpoint."""
         step = run_dir.checkpoint_step(checkpoint)
-        hparams = self.hparams()
+        hparams = self.files.read_hparams()
         return {
             "hparams_set": self.hparams_set,
             "hparams": self.overrides,
@@ -192,7 +188,8 @@ def is_finished(run: Run, train_steps: int) -> bool:
         for event in run.files.read_metrics()
     ):
         return False
-    return not averages.is_missing(run.path, run.hparams(), train_steps)
+    hparams = run.files.read_hparams()
+    return not averages.is_missing(run.path, hparams, train_steps)
 
 
 def check_resumable(

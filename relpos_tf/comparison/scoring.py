@@ -81,7 +81,7 @@ def score(
 
 def _request(run, checkpoint, sets, folder) -> dict[str, Any]:
     """Returns the arguments of `score_process.score`."""
-    hparams = run.hparams()
+    hparams = run.files.read_hparams()
     return {
         "usr_dirs": registry.usr_dirs,
         "checkpoint": checkpoint,

@@ -104,8 +104,7 @@ def of_sets(sets: Sequence[str], changes: str, more: str = "") -> list[Variant]:
         more: str. Changes to all that override `changes`.
 
     Raises:
-        UserError: an unknown set or field, an unknown label in `changes`, or
-            a label twice.
+        UserError: an unknown set or field, or an unknown label in `changes`.
     """
     named = []
     for item in sets:
@@ -193,7 +192,6 @@ def check_labels(labels: Sequence[str]) -> None:
 def _variants(named, changes, more):
     """Applies the changes to (label, set, own changes)."""
     labels = [label for label, _, _ in named]
-    check_labels(labels)
     by_label = _parse(changes, labels)
     variants = []
     for label, name, own in named:

@@ -243,14 +243,6 @@ class DecoderTest(folders.TestCase):
         self.assertIn("An export has no attention", err)
         self.assertFalse(target.exists())
 
-    def test_input_is_cut_and_batched_as_wanted(self):
-        code, out, err = self.decode(
-            "--decode_hparams=max_input_size=3,batch_size=1", stdin=b"abcd\nx"
-        )
-        self.assertEqual((code, out), (0, b"AB\nX\n"))
-        self.assertIn("first 3 ids were translated of 1 line (1)", err)
-        self.assertEqual(self.engine.batches, [["ab"], ["x"]])
-
     @parameterized.parameters(
         (["A B C D\nX\n"], 1), (["A B\nX\n", "a\nY\n"], 2)
     )

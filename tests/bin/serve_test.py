@@ -2,9 +2,7 @@
 
 import json
 import os
-import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +15,6 @@ from absl.testing import absltest
 
 import relpos_tf
 from relpos_tf.bin import command
-from relpos_tf.bin import decoder
 from relpos_tf.bin import serve
 from tests import ctranslate2_runs
 from tests import tiny_run
@@ -87,18 +84,6 @@ class FlagsTest(absltest.TestCase):
         ):
             command.parse(serve.FLAGS, words)
             self.assertEqual(serve.models_of_flags(), expected)
-
-    def test_a_server_takes_what_the_decoder_takes(self):
-        run = pathlib.Path(self.create_tempdir().full_path, "run")
-        shutil.copytree(tiny_run.path(), run)
-        shutil.copytree(
-            run, run / "average", ignore=lambda *_: ["hparams.json"]
-        )
-        for name in ("", "ckpt-7", "ckpt-7.npz", "average", "average/ckpt-7"):
-            path = str(run / name)
-            self.assertEqual(serve.description_of(path)["kind"], "run")
-            command.parse(decoder.FLAGS, [f"--checkpoint_path={path}"])
-            decoder.load(path)
 
 
 # The command, which compiles no searches for single lines. TensorFlow starts

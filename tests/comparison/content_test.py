@@ -364,7 +364,7 @@ class WarningsTest(ContentTestCase):
     def test_other_batches_software_and_equal_hparams_are_reported(self):
         first, second, same = (self.result(x, 1) for x in ("rel", "abs", "b"))
         for one in (second, same):
-            hparams = one.run.hparams().replace(max_length=9)
+            hparams = one.run.files.read_hparams().replace(max_length=9)
             one.run.files.write_hparams(hparams)
         (second.run.path / "versions.json").write_text("{}")
         warnings = "".join(self.make(first, second, same)["warnings"])

@@ -31,7 +31,7 @@ def read(*items):
 
 def expand(text):
     one = variants.Variant("a", "transformer_tiny", "", hparam.HParams())
-    return grid.Grid.parse(text).expand([one])
+    return grid.expand(text, [one])
 
 
 def plan(*labels):
@@ -57,12 +57,12 @@ REFUSALS = (
     (runs.find, "b=run,b=other", "twice b"),
     (runs.final_checkpoint, runs.Run("a", 1, "run"), "run none"),
     (functools.partial(plan, "a/b"), "a b", "a/b, a b"),
-    (grid.Grid.parse, "alpha", "name=value,value;name=value,value 'alpha'"),
-    (grid.Grid.parse, "alpha=1,beam_size=2", "with a semicolon"),
-    (grid.Grid.parse, ";", "each once none"),
-    (grid.Grid.parse, "alpha=1;alpha=2", "each once alpha, alpha"),
-    (grid.Grid.parse, "alpha=1,1.0", "alpha once 1,1.0"),
-    (grid.Grid.parse, "train_steps=5,6", "train_steps the same in all runs"),
+    (grid.axes, "alpha", "name=value,value;name=value,value 'alpha'"),
+    (grid.axes, "alpha=1,beam_size=2", "with a semicolon"),
+    (grid.axes, ";", "each once none"),
+    (grid.axes, "alpha=1;alpha=2", "each once alpha, alpha"),
+    (grid.axes, "alpha=1,1.0", "alpha once 1,1.0"),
+    (grid.axes, "train_steps=5,6", "train_steps the same in all runs"),
     (expand, "learning_rate=1,2", "`learning_rate` no effect =legacy"),
     (
         variants.of_sets,
