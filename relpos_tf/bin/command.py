@@ -482,7 +482,9 @@ def help_text(doc: str | None, flag_values: Flags) -> str:
     lines = [textwrap.dedent(doc or "").strip(), "", "Flags:", ""]
     for flag in map(flag_values.__getitem__, flag_values):
         sign = "--[no]" if flag.boolean else "--"
-        text = f"{_one_line(flag.help)}{_default_text(flag)}"
+        text = f"{_one_line(flag.help)}."
+        if flag.default not in (None, "", []):
+            text += f" Default: {str(flag.default_as_str).strip(chr(39))}."
         lines.append(f"  {sign}{flag.name}")
         lines += textwrap.wrap(
             text,
@@ -703,13 +705,6 @@ def _fail(name, error, code):
 def _one_line(text):
     """Joins the lines of a message and drops its final full stop."""
     return " ".join(str(text).split()).removesuffix(".")
-
-
-def _default_text(flag):
-    """Returns the end of a help line: a full stop and the default."""
-    if flag.default is None or flag.default in ("", []):
-        return "."
-    return f". Default: {flag.default_as_str.strip(chr(39))}."
 
 
 def _unknown_flag(flag_values, received):

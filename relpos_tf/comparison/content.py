@@ -72,9 +72,10 @@ def make(
     rows = [_run_row(x, sets, buckets, kinds, scored) for x in ordered]
     found = list(warnings)
     found += [y for x in ordered for y in _doubts(x, sets, tokenize)]
-    hparams_diff = variants.differences(_hparams(by_label))
+    hparams = _hparams(by_label)
+    hparams_diff = variants.differences(hparams)
     found += check_conditions(rows)
-    found += _check_models(by_label, hparams_diff)
+    found += _check_models(ordered, hparams, hparams_diff)
     summary = _summary(by_label, rows, kinds, scored[sets[0].name])
     compared = _differences(by_label, sets[0], kinds, scored[sets[0].name])
     report = {
@@ -149,7 +150,7 @@ def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return warnings
 
 
-def _check_models(by_label, hparams_diff):
+def _check_models(results, hparams, hparams_diff):
     """Returns warnings about hparams and software."""
     warnings = []
     if changed := [name for name in _BATCHING if name in hparams_diff]:
@@ -159,10 +160,9 @@ def _check_models(by_label, hparams_diff):
         )
     versions: dict[str, str] = {}
     averages: dict[tuple[int, ...], str] = {}
-    for own in by_label.values():
-        for one in filter(lambda one: one.record, own):  # of runs
-            versions.setdefault(one.run.versions(), one.run.title)
-            averages.setdefault((*one.record["average_of"],), one.run.title)
+    for one in filter(lambda one: one.record, results):  # of runs
+        versions.setdefault(one.run.versions(), one.run.title)
+        averages.setdefault((*one.record["average_of"],), one.run.title)
     if len(averages) > 1:
         of = [
             f"{title} of {', '.join(map(str, steps)) or 'none'}"
@@ -173,8 +173,8 @@ def _check_models(by_label, hparams_diff):
             f"{'; '.join(of)} are the first run of each."
         )
     equal: dict[hparam.HParams, list[str]] = {}
-    for label, hparams in _hparams(by_label).items():
-        equal.setdefault(hparams, []).append(label)
+    for label, values in hparams.items():
+        equal.setdefault(values, []).append(label)
     warnings += [
         f"These labels have equal hparams: {', '.join(labels)}."
         for labels in equal.values()

@@ -47,7 +47,7 @@ class TrainerTest(folders.TestCase):
         for name in ("batch_size", "max_length"):
             self.assertIn(name, err)
             flag = f"--hparams={name}=300"
-            self.assertEqual(replace_training([7], flag), (7, ""))
+            self.assertEqual(replace_training([None], flag), (0, ""))
 
     def test_check_env_names_versions_and_devices_that_work(self):
         code, out, err = calls.execute(trainer.main, "--check_env")
