@@ -3,7 +3,6 @@
 Shapes: L lines, C counts of a line (see `corpus_measures`).
 """
 
-import statistics
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -338,13 +337,10 @@ def _means(label, kinds, scores):
 def _mean_by_length(seeds):
     """Returns the mean over seeds of each length bucket."""
     return [
-        {
-            "up_to": own[0]["up_to"],
-            "lines": own[0]["lines"],
-            **{
-                name: measures.mean([one[name] for one in own])
-                for name in ("bleu", "exact_match")
-            },
+        own[0]
+        | {
+            name: measures.mean([one[name] for one in own])
+            for name in ("bleu", "exact_match")
         }
         for own in zip(*seeds, strict=True)
     ]
@@ -358,13 +354,7 @@ def _mean_curve(curves):
     known = [{row[0]: row[1:] for row in curve} for curve in curves]
     steps = sorted(set.intersection(*map(set, known)))
     return [
-        [
-            step,
-            *(
-                statistics.fmean(values)
-                for values in zip(*(one[step] for one in known), strict=True)
-            ),
-        ]
+        [step, *np.mean([one[step] for one in known], axis=0).tolist()]
         for step in steps
     ]
 
