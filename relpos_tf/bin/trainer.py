@@ -100,7 +100,9 @@ def main() -> None:
 def train(problem, hparams, output_dir: str) -> None:
     """Trains, averages and scores; or only scores, with --schedule=evaluate."""
     names = fields.kinds(run_config.RunConfig)
-    config = run_config.RunConfig(**{name: FLAGS[name].value for name in names})
+    config = run_config.RunConfig(
+        **{name: getattr(FLAGS, name) for name in names}
+    )
     if FLAGS.xla_compile is not False:
         prepare_xla(os.path.join(output_dir, "xla"))
     with signals.held():  # An interrupted import leads to strange errors.
