@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf.utils import files
 
@@ -49,6 +50,8 @@ _TRAINING = {
     "min_length_bucket": 8,
     "length_bucket_step": 1.1,
 }
+# Further numbers, which may be null.
+_OPTIONAL = ("vocab_divisor", "optimizer_multistep_accumulate_steps")
 # The supported values of a field, first the value of a missing field.
 _SUPPORTED = {
     "self_attention_type": ("dot_product", "dot_product_relative"),
@@ -91,6 +94,13 @@ def read(path: pathlib.Path) -> dict[str, Any]:
         raise errors.UserError(
             "Expected tensor2tensor's hparams, a JSON object with hidden_size "
             f"and more. Received: {path}, which is something else."
+        )
+    for name in values.keys() & {*_MODEL, *_TRAINING, *_OPTIONAL}:
+        fields.check_value(
+            f"{name} in {path}",
+            values[name],
+            bool | float | None if name in _OPTIONAL else bool | float,
+            fields.Number(-fields.LARGEST_INT, fields.LARGEST_INT),
         )
     return values
 
@@ -221,10 +231,9 @@ def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:
     """Returns the learning-rate schedule, or noam if it is not supported."""
     schedule = t2t.get("learning_rate_schedule", "legacy")
     scheme = t2t.get("learning_rate_decay_scheme", "noam")
-    factors = set(schedule.split("*")) if schedule else set()
     if schedule == "legacy" and scheme == "noam":
         return schedule
-    if factors and factors <= _SCHEDULE_FACTORS:
+    if set(str(schedule).split("*")) <= _SCHEDULE_FACTORS:
         return schedule
     named = f"{schedule} ({scheme})" if schedule == "legacy" else schedule
     notes.append(

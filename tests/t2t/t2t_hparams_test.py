@@ -150,6 +150,7 @@ class TranslateTest(parameterized.TestCase):
             "schedule constant*cosdecay is not supported",
         ),
         ("learning_rate_schedule", "", "schedule  is not supported"),
+        ("learning_rate_schedule", 5, "schedule 5 is not supported"),
         ("symbol_dropout", 0.1, "attention still sees their positions"),
         (
             "activation_dtype",

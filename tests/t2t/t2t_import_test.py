@@ -243,6 +243,17 @@ class ImportTest(folders.TestCase):
         self.change_hparams(**{name: value})
         self.assert_refused(f"This model has {name}={value}, ")
 
+    @parameterized.product(
+        name=("hidden_size", "attention_dropout", "vocab_divisor"),
+        value=("x", [], 1e999, 10**999),
+    )
+    def test_refuses_what_is_no_number_where_there_must_be_one(
+        self, name, value
+    ):
+        self.write()
+        self.change_hparams(**{name: value})
+        self.assert_refused(f"`{name} in {self.t2t_dir}/hparams.json` must be")
+
     @parameterized.named_parameters(
         (
             "k",
@@ -254,6 +265,8 @@ class ImportTest(folders.TestCase):
         ("more_layers", {"num_hidden_layers": 3}, "is missing"),
         ("filter", {"filter_size": 65}, "conv1/bias has shape [64]"),
         ("heads", {"num_heads": 5}, "multiple of num_heads"),
+        ("null", {"num_heads": None}, "num_heads in"),
+        ("length", {"max_length": "x"}, "`max_length` must be"),
         (
             "tying",
             {"shared_embedding_and_softmax_weights": False},
