@@ -6,7 +6,6 @@ A corpus is one path, or one pattern of paths, on each side.
 import glob
 import itertools
 import os
-import pathlib
 import re
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from relpos_tf import errors
 from relpos_tf.problems import corpora as corpora_lib
 from relpos_tf.utils import files
 from relpos_tf.utils import languages
+from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
 # The pairs of files of a corpus.
@@ -34,12 +34,11 @@ def corpora(sources: str, targets: str) -> list[FilePairs]:
         targets: As many.
 
     Raises:
-        UserError: they are not as many, or a pattern fits no file, or the two
-            patterns of a corpus fit other names.
+        UserError: they are not as many, or one is empty, or a pattern fits no
+            file, or the two patterns of a corpus fit other names.
     """
-    listed = _as_many("--train_source", sources, "--train_target", targets)
     found = []
-    for pair in zip(*listed, strict=True):
+    for pair in _pairs("train", sources, targets):
         first, second = map(_matching, pair)
         if lone := sorted(first.keys() ^ second.keys()):
             raise errors.UserError(
@@ -150,10 +149,9 @@ def test_sets(sources: str, targets: str) -> dict[str, list[FilePairs]]:
         targets: As many.
 
     Raises:
-        UserError: they are not as many.
+        UserError: they are not as many, or one is empty.
     """
-    listed = _as_many("--test_source", sources, "--test_target", targets)
-    pairs = enumerate(zip(*listed, strict=True), start=1)
+    pairs = enumerate(_pairs("test", sources, targets), start=1)
     return {f"test_{n}" if n > 1 else "test": [[pair]] for n, pair in pairs}
 
 
@@ -166,12 +164,12 @@ def language(path: str, otherwise: str) -> str:
     >>> language("train.deu.GZ", "target"), language("german.txt", "target")
     ('de', 'target')
     """
-    path = pathlib.Path(path)
-    if path.suffix.lower() in text.COMPRESSED:
-        path = path.with_suffix("")
-    code = languages.base(path.suffix[1:])
+    stem, suffix = os.path.splitext(path)
+    if suffix.lower() in text.COMPRESSED:
+        suffix = os.path.splitext(stem)[1]
+    code = languages.base(suffix[1:])
     is_known = len(code) == 2 or not languages.has_blanks(code)
-    return code if is_known and _CODE.fullmatch(path.suffix) else otherwise
+    return code if is_known and _CODE.fullmatch(suffix) else otherwise
 
 
 def of_other_languages(texts: Mapping[str, Sequence[FilePairs]]) -> list[str]:
@@ -203,27 +201,24 @@ def _matching(path: str) -> dict[tuple[str, ...], str]:
     """Returns the files that a pattern fits, by what its signs stand for."""
     if os.path.exists(path) or not glob.has_magic(path):
         return {(): path}
-    found = sorted(glob.glob(path))
+    path = re.sub("/+", "/", path)
+    fits = re.compile("(.*)".join(map(re.escape, _SIGN.split(path))), re.S)
+    names = map(fits.fullmatch, sorted(glob.glob(path)))
+    found = {name.groups(): name[0] for name in names if name}
     if not found:
         raise errors.UserError(
             f"Expected a text file. Received: {path}, which no file fits."
         )
-    parts = _SIGN.split(re.sub("/+", "/", path))
-    fits = re.compile("(.*)".join(map(re.escape, parts)), re.S).fullmatch
-    return {fits(re.sub("/+", "/", name)).groups(): name for name in found}
+    return found
 
 
-def _as_many(
-    first_flag: str, first: str, second_flag: str, second: str
-) -> tuple[list[str], list[str]]:
-    """Returns the paths of two flags, which must be equally many."""
-    listed = tuple(
-        [path for path in paths.split(",") if path] for paths in (first, second)
-    )
+def _pairs(split: str, sources: str, targets: str) -> list[tuple[str, str]]:
+    """Returns the pairs of paths that the two flags of a split name."""
+    listed = [*map(paths.listed, (sources, targets))]
     if len(listed[0]) != len(listed[1]):
         raise errors.UserError(
-            f"Expected as many files in {first_flag} as in {second_flag}, in "
-            f"the same order. Received: {len(listed[0])}, {first!r}, and "
-            f"{len(listed[1])}, {second!r}."
+            f"Expected as many files in --{split}_source as in "
+            f"--{split}_target, in the same order. Received: {len(listed[0])}, "
+            f"{sources!r}, and {len(listed[1])}, {targets!r}."
         )
-    return listed
+    return list(zip(*listed, strict=True))

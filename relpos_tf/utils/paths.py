@@ -88,7 +88,9 @@ def listed(text: str) -> list[str]:
     Raises:
         UserError: a name is empty.
     """
-    if not text or os.path.exists(text):
+    if not text:
+        return []
+    if os.path.exists(text):
         return [text]
     names = [name.strip() for name in text.split(",")]
     if not all(names):

@@ -173,12 +173,11 @@ class FilesProblemTest(folders.TestCase):
         return translate.files_problem(given, vocab_size)
 
     def test_corpora_have_tags_and_weights_and_patterns_are_one_corpus(self):
-        parts = [
-            self.write(f"part-{n}.{language}", f"{n} {language}")
-            for language in ("en", "de")
-            for n in range(2)
-        ]
-        self.assertLen(parts, 4)
+        for name in "part-0", "part-1", "c,d":
+            for language in ("en", "de"):
+                self.write(f"{name}.{language}", f"{name[5:]} {language}")
+        alone = self.make([f"{self.folder}/c,d.{s}" for s in ("en", "de")])
+        self.assertEqual([*alone.pairs("train")], [(" en", " de")])
         given = [
             f"{self.folder}/part-*.{language},{self.files[f'train.{language}']}"
             for language in ("en", "de")
@@ -224,6 +223,7 @@ class FilesProblemTest(folders.TestCase):
         ({"tags": "<a> <b>"}, ["--train_tags", "<a> <b>"]),
         ({"train": ("none-*.en", "none-*.de")}, ["none-*.en", "no file"]),
         ({"train": ("a.en,b.en", "a.de")}, ["--train_target", "2", "1"]),
+        ({"train": ("a.en,", "a.de,")}, ["one comma", "a.en,"]),
         ({"test": ("a.en", "")}, ["--test_target", "a.en"]),
         ({"test": ("a.en,b.en", "a.de")}, ["as many files", "2", "1"]),
     )
