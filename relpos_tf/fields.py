@@ -88,6 +88,7 @@ class Choice:
         return f"one of {', '.join(known)}{own * (self.more is not None)}"
 
 
+@dataclasses.dataclass(frozen=True)
 class Record:
     """The base of a frozen dataclass of such fields.
 
@@ -182,12 +183,12 @@ def _field(default, limits, when, help=""):
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def limits(cls: type, name: str) -> Number | Choice | None:
+def limits(cls: Any, name: str) -> Number | Choice | None:
     """Returns the limits of a field, or None if it has none."""
     return cls.__dataclass_fields__[name].metadata.get("limits")
 
 
-def condition(cls: type, name: str) -> str:
+def condition(cls: Any, name: str) -> str:
     """Returns the condition on which a field has an effect; "": always."""
     return cls.__dataclass_fields__[name].metadata.get("when", "")
 
@@ -295,9 +296,9 @@ def check_value(
             f"`{name}` must be of type {getattr(kind, '__name__', kind)}. "
             f"Received: {value!r:.40}."
         )
-    if bounds and value is not None:
-        if expected := bounds.expected(value):
-            refuse(name, value, expected)
+    expected = bounds.expected(value) if bounds and value is not None else ""
+    if expected:
+        refuse(name, value, expected)
 
 
 def refuse(name: str, value: Any, expected: str) -> None:
@@ -334,7 +335,7 @@ def parse(text: str, cls: type) -> dict[str, Any]:
             or a value that is not of the field's type.
     """
     known = kinds(cls)
-    values = {}
+    values: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or "=" in value:

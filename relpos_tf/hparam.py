@@ -339,7 +339,7 @@ class HParams(fields.Record):
         >>> HParams(decoder_pos="none").of_decoder().pos
         'none'
         """
-        changes = {}
+        changes: dict[str, Any] = {}
         if self.decoder_pos != "same":
             changes["pos"] = self.decoder_pos
         if self.decoder_self_attention_type != "same":

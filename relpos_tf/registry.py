@@ -177,7 +177,7 @@ def sources() -> str:
 
 def _load(name: str, folder: pathlib.Path) -> None:
     """Imports the package in `folder` under another name."""
-    spec = importlib.util.spec_from_file_location(
+    spec: Any = importlib.util.spec_from_file_location(
         name,
         folder / "__init__.py",
         submodule_search_locations=[str(folder)],

@@ -14,20 +14,20 @@ blank between them.
 import dataclasses
 import random
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from relpos_tf.data import plan as plan_lib
 from relpos_tf.data import token_files
-from relpos_tf.data import tokenizer as tokenizer_lib
 
 _SIDES = "inputs", "targets"
 _AHEAD = 16  # batches that are read before they are needed
 
 
-class Host(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Host:
     """One of several hosts that train together.
 
     Attributes:
@@ -61,7 +61,7 @@ class Reader:
 
     tokens: token_files.TokenFile
     plan: plan_lib.Plan
-    tokenizer: tokenizer_lib.AnyTokenizer | None = None
+    tokenizer: Any = None
     bpe_dropout: float = 0.0
     pad_to_boundary: bool = False
 
@@ -186,7 +186,7 @@ def training_batches(
         `position` int64 [].
     """
 
-    def batches() -> Iterator[dict[str, np.ndarray]]:
+    def batches() -> Iterator[dict[str, Any]]:
         following = reader.plan.following(seed, epoch, position)
         for number, batch in enumerate(following):
             if number // host.replicas % host.number == host.index:

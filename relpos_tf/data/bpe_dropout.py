@@ -13,6 +13,7 @@ import functools
 import random
 import re
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 
 _BLANK = "\u2581"  # SentencePiece's sign
@@ -112,13 +113,14 @@ class Segmenter:
 
         ranks = [rank(i) for i in range(len(pieces) - 1)]
         while True:
-            merges = sorted(
-                (rank, i) for i, rank in enumerate(ranks) if rank is not None
+            merges: Iterator[tuple[float, int | None]] = iter(
+                sorted((r, i) for i, r in enumerate(ranks) if r is not None)
             )
+            if kept == 0:
+                next(merges, None)
             if kept <= 0:
-                merges = merges[1:] if kept == 0 else merges
                 merges = (m for m in merges if generator.random() >= dropout)
-            _, i = next(iter(merges), (0, None))
+            _, i = next(merges, (0, None))
             if i is None:
                 return pieces
             pieces[i : i + 2] = [pieces[i] + pieces[i + 1]]

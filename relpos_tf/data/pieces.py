@@ -227,7 +227,7 @@ def _parsed(content: bytes):
         # Not at the top: this needs protobuf, which translating does without.
         from sentencepiece import sentencepiece_model_pb2
 
-    return sentencepiece_model_pb2.ModelProto.FromString(content)
+    return sentencepiece_model_pb2.ModelProto.FromString(content)  # type: ignore[attr-defined]
 
 
 def _knows_words(tokens: tokenizer.AnyTokenizer) -> bool:

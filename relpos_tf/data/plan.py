@@ -157,7 +157,7 @@ class Plan:
         """
         options = (*self.corpora, *self.buckets, self.pair_concatenation, seed)
         options += (self.fills_batches,) * self.fills_batches
-        content = hashlib.sha256(self.lengths)
+        content = hashlib.sha256(self.lengths.data)
         content.update(repr(options).encode())
         return int.from_bytes(content.digest()[:7], "big")
 
@@ -260,8 +260,8 @@ class Plan:
         which n have been read, as seats are given to parties (Webster's
         method). It counts pairs, so an epoch has as many as the data.
         """
-        whole = sum(corpus.share for corpus in self.corpora)
-        shares = [corpus.share / whole for corpus in self.corpora]
+        shares = [corpus.share or 0.0 for corpus in self.corpora]
+        shares = [share / sum(shares) for share in shares]
         total = epochs * len(self.lengths)
         # No corpus lags behind its share by as many pairs as there are corpora.
         read = [max(0, int(s * total) - len(shares)) for s in shares]

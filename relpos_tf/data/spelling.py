@@ -92,9 +92,10 @@ def _letters() -> Iterator[str]:
     in_use = set(itertools.chain.from_iterable(parts.values()))
     marks = sorted(mark for mark in in_use if ord(mark) in _MARKS)
     yield from _pairs(marks)
-    for character, (base, *own) in parts.items():
+    for character, spelled in parts.items():
         yield character
-        more = marks if len(own) == 1 and own[0] in marks else ()
+        base, own = spelled[0], spelled[1:]
+        more = marks if own in marks else ()
         for added in ("", *more):
             for order in itertools.permutations([*own, *added]):
                 for cut in range(len(order) + 1):

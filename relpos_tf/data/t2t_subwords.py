@@ -69,7 +69,7 @@ class SubwordTokenizer:
         Raises:
             UserError: the vocabulary lacks a piece that is needed.
         """
-        ids = []
+        ids: list[int] = []
         for token in t2t_escaping.split(t2t_escaping.without_surrogates(text)):
             ids.extend(self._encode_token(token))
         ids.append(text_lib.EOS_ID)

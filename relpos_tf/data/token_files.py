@@ -13,9 +13,12 @@ into memory: if the file is cut meanwhile, the process would die of SIGBUS.
 Nothing here imports TensorFlow.
 """
 
+import contextlib
 import os
 import pathlib
 import weakref
+from collections.abc import Callable
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -66,42 +69,32 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.arange(len(offsets)) + offsets
 
 
-class Writer:
-    """Writes a split.
+@contextlib.contextmanager
+def writer(
+    folder: pathlib.Path, split: str, vocab_size: int
+) -> Iterator[Callable[[Rows, Rows], None]]:
+    """Yields a function that writes the next pairs of a split.
 
     Args:
         folder: Gets the two files.
         split: str. The split's name.
         vocab_size: int. Ids are below it.
     """
+    ids_name, lengths_name = names(split)
 
-    def __init__(self, folder: pathlib.Path, split: str, vocab_size: int):
-        self._type = id_type(vocab_size)
-        self._ids, self._lengths = (
-            open(folder / name, "xb") for name in names(split)
-        )
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def __exit__(self, *error) -> None:
-        self._ids.close()
-        self._lengths.close()
-
-    def add(self, sources: Rows, targets: Rows) -> None:
-        """Writes the next pairs."""
+    def write(sources: Rows, targets: Rows) -> None:
         lengths = np.stack([sources.lengths, targets.lengths], axis=1)  # [N, 2]
         joined = np.concatenate([sources.ids, targets.ids])
-        starts = np.stack(
-            [
-                np.cumsum(sources.lengths) - sources.lengths,
-                np.cumsum(targets.lengths) - targets.lengths + len(sources.ids),
-            ],
-            axis=1,
-        )  # [N, 2]
-        order = ranges(starts.ravel(), lengths.ravel())
-        self._ids.write(joined[order].astype(self._type).tobytes())
-        self._lengths.write(lengths.astype(_LENGTH).tobytes())
+        ends = np.cumsum(lengths, axis=0) + [0, len(sources.ids)]  # [N, 2]
+        order = ranges((ends - lengths).ravel(), lengths.ravel())
+        all_ids.write(joined[order].astype(id_type(vocab_size)).tobytes())
+        all_lengths.write(lengths.astype(_LENGTH).tobytes())
+
+    with (
+        open(folder / ids_name, "xb") as all_ids,
+        open(folder / lengths_name, "xb") as all_lengths,
+    ):
+        yield write
 
 
 class TokenFile:

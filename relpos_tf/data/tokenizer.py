@@ -143,14 +143,15 @@ def load(path: str | pathlib.Path) -> AnyTokenizer:
     Raises:
         UserError: the suffix is another, or the file is of another kind.
     """
-    kinds = {".model": Tokenizer, ".subwords": t2t_subwords.SubwordTokenizer}
-    kind = kinds.get(pathlib.Path(path).suffix)
-    if kind is None:
-        raise errors.UserError(
-            "Expected the file of a tokenizer, *.model for SentencePiece or "
-            f"*.subwords for tensor2tensor. Received: {path}."
-        )
-    return kind(path)
+    suffix = pathlib.Path(path).suffix
+    if suffix == ".model":
+        return Tokenizer(path)
+    if suffix == ".subwords":
+        return t2t_subwords.SubwordTokenizer(path)
+    raise errors.UserError(
+        "Expected the file of a tokenizer, *.model for SentencePiece or "
+        f"*.subwords for tensor2tensor. Received: {path}."
+    )
 
 
 class Fit(NamedTuple):

@@ -45,7 +45,7 @@ def _pairs(split: str, step: int) -> Iterator[tuple[str, str]]:
     """Yields a split's pairs; the splits have no line in common."""
     # One stream of different lines, cut into the splits.
     generator = random.Random(2018)
-    seen = set()
+    seen: set[tuple[str, ...]] = set()
     for name, size in _SIZES.items():
         end = len(seen) + size
         while len(seen) < end:

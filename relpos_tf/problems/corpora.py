@@ -89,6 +89,7 @@ class Bitext:
 
     source: Side
     target: Side
+    _: dataclasses.KW_ONLY
     folders: tuple[str, ...]
     num_lines: int | None = None
 
@@ -173,9 +174,9 @@ def read(corpora: Sequence[Bitext], tmp_dir: str | None) -> ParallelText:
         UserError: files do not fit; see `ParallelText`.
     """
     found = [
-        tuple(
-            locate(side, corpus.folders, tmp_dir)
-            for side in (corpus.source, corpus.target)
+        (
+            locate(corpus.source, corpus.folders, tmp_dir),
+            locate(corpus.target, corpus.folders, tmp_dir),
         )
         for corpus in corpora
     ]
@@ -332,13 +333,13 @@ def _copy_member(archive: pathlib.Path, member: str, copy: BinaryIO) -> None:
         with zipfile.ZipFile(archive) as opened, opened.open(member) as file:
             shutil.copyfileobj(file, copy, _BLOCK)
         return
-    with tarfile.open(archive) as opened:
-        file = opened.extractfile(member)
-        if file is None:
+    with tarfile.open(archive) as tar:
+        content = tar.extractfile(member)
+        if content is None:
             raise KeyError(f"{member} is not a plain file")
-        shutil.copyfileobj(file, copy, _BLOCK)
+        shutil.copyfileobj(content, copy, _BLOCK)
         # The checksum of a compressed archive stands at its end.
-        while opened.fileobj.read(_BLOCK):
+        while tar.fileobj.read(_BLOCK):
             pass
 
 
@@ -358,7 +359,7 @@ def _download(remote: Remote, file: BinaryIO) -> None:
             checksum.update(block)
             size += len(block)
             line = f"{remote.name}: {size / 1e6:.0f}{of_whole} MB"
-            terminal.show(lambda line=line: line)
+            terminal.show(line.__str__)
     terminal.clear()
     if whole is not None and size != whole:
         raise OSError(f"{size} of {whole} bytes arrived")

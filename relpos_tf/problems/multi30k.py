@@ -58,5 +58,9 @@ def splits(target: str) -> dict[str, list[corpora.Bitext]]:
             corpora.Side(name, corpora.Remote(f"{_RAW}/{name}.gz", _MD5[name]))
             for name in (f"{stem}.en", f"{stem}.{target}")
         ]
-        found[split] = [corpora.Bitext(*sides, ("multi30k",), NUM_LINES[stem])]
+        found[split] = [
+            corpora.Bitext(
+                *sides, folders=("multi30k",), num_lines=NUM_LINES[stem]
+            )
+        ]
     return found

@@ -163,7 +163,7 @@ def write_files(
 
 def encode(chunk: Chunk) -> Encoded:
     """Cleans and encodes a chunk."""
-    counts = collections.Counter()
+    counts: collections.Counter = collections.Counter()
     sides = _cleaned(chunk, counts)
     encoder = pieces.encoder(chunk.tokenizer)
     sources, targets = (
@@ -187,7 +187,7 @@ def count_words(
     chunk: Chunk,
 ) -> tuple[collections.Counter, collections.Counter]:
     """Counts the words of a chunk, for a vocabulary, and what was cleaned."""
-    counts = collections.Counter()
+    counts: collections.Counter = collections.Counter()
     sides = _cleaned(chunk, counts)
     words = pieces.count_words(
         itertools.chain(*(side[:: chunk.step] for side in sides))
@@ -199,7 +199,8 @@ def _learn_tokenizer(problem, training, path, num_processes) -> None:
     """Learns the shared vocabulary from both sides of training pairs."""
     step = max(1, -(-training.num_pairs // problem.tokenizer_pairs))
     chunks = training.chunks(step=step)
-    words, counts = collections.Counter(), collections.Counter()
+    words: collections.Counter = collections.Counter()
+    counts: collections.Counter = collections.Counter()
     for found in processes.ordered_map(count_words, chunks, num_processes):
         words.update(found[0])
         counts.update(found[1])
@@ -231,12 +232,14 @@ def _write_training(
         number of pairs of all corpora by cleaning rule.
     """
     encoder = pieces.encoder(tokenizer)
-    counts = [collections.Counter() for _ in training.corpora]
+    counts: list[collections.Counter] = [
+        collections.Counter() for _ in training.corpora
+    ]
     pairs = [0] * len(counts)
-    with token_files.Writer(folder, "train", encoder.vocab_size) as writer:
+    with token_files.writer(folder, "train", encoder.vocab_size) as write:
         chunks = training.chunks(tokenizer)
         for part in processes.ordered_map(encode, chunks, num_processes):
-            writer.add(part.sources, part.targets)
+            write(part.sources, part.targets)
             pairs[part.corpus] += len(part.sources.lengths)
             counts[part.corpus].update(part.counts)
             done = sum(counted["read"] for counted in counts)
@@ -284,8 +287,8 @@ def _write_held_out(
     for name, lines in zip(("source", "target"), sides, strict=True):
         text.write_lines(folder / f"{split}.{name}", lines)
         encoded.append(token_files.Rows(*encoder.arrays(lines)))
-    with token_files.Writer(folder, split, encoder.vocab_size) as writer:
-        writer.add(*encoded)
+    with token_files.writer(folder, split, encoder.vocab_size) as write:
+        write(*encoded)
     return len(pairs)
 
 

@@ -246,7 +246,7 @@ class Problem:
             UserError: not prepared.
         """
         known = self.manifest(data_dir)["corpora"]
-        shares = [None] * len(known)
+        shares: list[float | None] = [None] * len(known)
         if len(known) > 1 and self.train_weights:
             shares = [w / sum(self.train_weights) for w in self.train_weights]
         return [

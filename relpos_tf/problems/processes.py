@@ -55,7 +55,7 @@ def ordered_map(
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_watch_parent,
     )
-    pending = collections.deque()
+    pending: collections.deque[futures.Future] = collections.deque()
     try:
         for argument in arguments:
             pending.append(_submit(executor, function, argument))

@@ -39,7 +39,8 @@ def opener(split: str) -> Callable[[str | None], cleaning.LinePairs]:
             for name in _SPLITS
             for language in ("en", "de")
         ):
-            return corpora.read([corpora.Bitext(*sides, _FOLDERS)], tmp_dir)
+            files = corpora.Bitext(*sides, folders=_FOLDERS)
+            return corpora.read([files], tmp_dir)
         raw = corpora.Side(MEMBER, REMOTE, MEMBER)
         path = corpora.locate(raw, _FOLDERS, tmp_dir)
         return split_pairs(path)[_SPLITS.index(split)]
@@ -67,7 +68,7 @@ def split_pairs(
         fields = line.split("\t")
         if len(fields) >= 2:
             pairs.append((fields[0], fields[1]))
-    first = {}
+    first: dict[str, tuple[str, str]] = {}
     for pair in pairs:
         first.setdefault(normalized(pair[0]), pair)
     order = sorted(

@@ -5,11 +5,13 @@ Missing files are downloaded.
 """
 
 import collections
+import functools
 import itertools
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import registry
@@ -108,16 +110,11 @@ def generated_problem(
         vocab_size: int. Most pieces in the shared vocabulary.
         languages: The codes of source and target.
     """
-    return problem.Problem(
-        name=name,
-        source_language=languages[0],
-        target_language=languages[1],
-        vocab_size=vocab_size,
-        splits={
-            split: lambda tmp_dir, split=split: list(pairs(split))
-            for split in ("train", "dev", "test")
-        },
-    )
+    splits = {
+        split: lambda tmp_dir, split=split: list(pairs(split))
+        for split in ("train", "dev", "test")
+    }
+    return problem.Problem(name, *languages, vocab_size, splits)
 
 
 def files_problem(
@@ -152,7 +149,8 @@ def files_problem(
     dev = files["dev_source"], files["dev_target"]
     texts = {"train": corpora, "dev": [[dev]]}
     texts |= own_files.test_sets(files["test_source"], files["test_target"])
-    settings, splits = {"train_tags": list(tags)}, {}
+    settings: dict[str, Any] = {"train_tags": list(tags)}
+    splits = {}
     for split, found in texts.items():
         checksums = own_files.settings(split, found)
         settings |= checksums
@@ -217,6 +215,6 @@ def _openers(
 ) -> dict[str, Callable[[str | None], corpora_lib.ParallelText]]:
     """Returns the functions that open splits, for `Problem.splits`."""
     return {
-        split: lambda tmp_dir, found=found: corpora_lib.read(found, tmp_dir)
+        split: functools.partial(corpora_lib.read, found)
         for split, found in splits.items()
     }

@@ -61,8 +61,8 @@ def splits(target: str) -> dict[str, list[corpora.Bitext]]:
             _training(_GIGA, "giga-fren.release2.fixed", target, ".gz"),
         ]
     dev = "test/newstest2013-src.en.sgm", f"test/newstest2013-src.{target}.sgm"
-    test = f"test-full/newstest2014-{target}en"
-    test = f"{test}-src.en.sgm", f"{test}-ref.{target}.sgm"
+    stem = f"test-full/newstest2014-{target}en"
+    test = f"{stem}-src.en.sgm", f"{stem}-ref.{target}.sgm"
     return {
         "train": train,
         "dev": [_held_out("newstest2013", _NEWSTEST2013, target, dev, 3000)],
@@ -79,7 +79,7 @@ def _training(
         corpora.Side(f"{name}.{language}", remote, f"{stem}.{language}{suffix}")
         for language in ("en", target)
     ]
-    return corpora.Bitext(*sides, _FOLDERS)
+    return corpora.Bitext(*sides, folders=_FOLDERS)
 
 
 def _held_out(
@@ -94,4 +94,4 @@ def _held_out(
         corpora.Side(f"{name}-en{target}.{language}", remote, member)
         for language, member in zip(("en", target), members, strict=True)
     ]
-    return corpora.Bitext(*sides, _FOLDERS, num_lines)
+    return corpora.Bitext(*sides, folders=_FOLDERS, num_lines=num_lines)

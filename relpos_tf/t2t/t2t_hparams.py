@@ -123,10 +123,10 @@ def translate(
         UserError: the model is of an unsupported kind; the message names it.
     """
     check_supported(t2t)
-    notes = []
+    notes: list[str] = []
     is_relative = t2t.get("self_attention_type") == "dot_product_relative"
     tied = t2t.get("shared_embedding_and_softmax_weights", False)
-    values = {
+    values: dict[str, Any] = {
         name: type(default)(t2t.get(name, default))
         for name, default in _MODEL.items()
     }

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -137,7 +138,7 @@ def find_checkpoint(t2t_dir: pathlib.Path, checkpoint: str | None) -> str:
     return last
 
 
-def open_checkpoint(prefix: str):
+def open_checkpoint(prefix: str) -> Any:
     """Returns a reader of a TensorFlow 1 checkpoint.
 
     Raises:

@@ -130,7 +130,7 @@ def _body_name(part: str, rest: str) -> str:
         return f"{side}_positional_embedding"
     if match := re.fullmatch(r"(encoder|decoder)_norm", part):
         return f"{match[1]}/layer_prepostprocess/layer_norm/{_NORM[rest]}"
-    stack, layer = re.fullmatch(r"(encoder|decoder)_layer_(\d+)", part).groups()
+    stack, layer = part.split("_layer_")
     sublayer, _, rest = rest.partition("/")
     if match := re.fullmatch(r"(.+)_residual", sublayer):
         norm, _, weight = rest.partition("/")

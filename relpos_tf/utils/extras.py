@@ -45,7 +45,7 @@ needs. Received: none. Install it: ...
     try:
         yield
     except ModuleNotFoundError as error:
-        package = error.name.partition(".")[0]
+        package = str(error.name).partition(".")[0]
         raise MissingPackageError(
             f"Expected the package {package}, which {task} needs. "
             f"Received: none. Install it: {how_to_install(extra)}",

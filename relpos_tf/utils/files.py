@@ -63,26 +63,25 @@ def replacing(
     partial = f"{path}.{secrets.token_hex(4)}.part"
     with _named(path, partial):
         if _STREAM.fullmatch(path) or not is_replaced:
-            with open(path, "ab") as file:  # raises for a folder
-                yield file
+            with open(path, "ab") as stream:  # raises for a folder
+                yield stream
             return
-        file = open(partial, "xb+")
-        try:
-            locks.lock(file.fileno())
-            yield file
-            file.flush()
-            if stat.S_ISREG(mode):
-                os.chmod(partial, stat.S_IMODE(mode) & 0o777)
-            os.fsync(file.fileno())
-            os.replace(partial, path)
-            file.close()  # and with it the lock
-        except BaseException:
-            with signals.held():  # A second Ctrl-C would lose what is kept.
-                with contextlib.suppress(OSError):
-                    file.close()  # On a full disk this fails once more.
-                with contextlib.suppress(OSError):
-                    keep(partial)
-                raise
+        with open(partial, "xb+") as file:  # closed, it is not locked either
+            try:
+                locks.lock(file.fileno())
+                yield file
+                file.flush()
+                if stat.S_ISREG(mode):
+                    os.chmod(partial, stat.S_IMODE(mode) & 0o777)
+                os.fsync(file.fileno())
+                os.replace(partial, path)
+            except BaseException:
+                with signals.held():  # A second Ctrl-C would lose what is kept.
+                    with contextlib.suppress(OSError):
+                        file.close()  # On a full disk this fails once more.
+                    with contextlib.suppress(OSError):
+                        keep(partial)
+                    raise
 
 
 def write(path: str | pathlib.Path, content: str | bytes) -> None:

@@ -11,11 +11,13 @@ _KEEP = {-4: 0, -1: 2**31 - 1, -2: 2**26}
 def peak_mb() -> float:
     """Returns the peak main memory of this process, in MiB."""
     # Linux counts that of the process that started this one in `ru_maxrss`.
-    with contextlib.suppress(OSError):
-        with open("/proc/self/status", encoding="ascii") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return int(line.split()[1]) / 2**10
+    with (
+        contextlib.suppress(OSError),
+        open("/proc/self/status", encoding="ascii") as file,
+    ):
+        for line in file:
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
     import resource  # Windows has none.
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -31,6 +33,6 @@ def keep_freed() -> None:
     the next use: a twentieth of a step on two cores. The peak of a step stays
     the same; after it, the process no longer shrinks.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for name, value in _KEEP.items() if mallopt else ():
-        mallopt(name, value)
+    with contextlib.suppress(AttributeError):  # of another C library
+        for name, value in _KEEP.items():
+            ctypes.CDLL(None).mallopt(name, value)

@@ -66,7 +66,7 @@ def drop_failed_messages() -> None:
     if sys.stderr is sys.__stderr__:
         encoding = getattr(sys.stderr, "encoding", "utf-8")
         file = io.BufferedWriter(_Messages(2, "w", closefd=False))
-        sys.stderr = sys.__stderr__ = io.TextIOWrapper(
+        sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
             file, encoding, "backslashreplace", line_buffering=True
         )
 

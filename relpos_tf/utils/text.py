@@ -17,6 +17,7 @@ import itertools
 import logging
 import os
 import pathlib
+import sys
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -159,19 +160,19 @@ def writer(
     path: str | pathlib.Path,
     stream: BinaryIO | None = None,
     on_kept: Callable[[str, int], None] | None = None,
-) -> Iterator[Callable[[str], None]]:
+) -> Iterator[Callable[[str], Any]]:
     """Yields a function that writes a line, in UTF-8.
 
     Args:
         path: A file for `files.replacing`; or "" for `stream`.
         stream: A stream that gets each line at once. Control characters are
-            escaped if it is a terminal.
+            escaped if it is a terminal. None: standard output.
         on_kept: If the block raises or the end fails, the lines written so far
             are kept in `PATH.first-N-lines`, and `on_kept` is called with the
             name of that file and N. None: they are removed.
     """
     if not path:
-        yield lambda line: _write_to_stream(stream, line)
+        yield functools.partial(_write_to_stream, stream or sys.stdout.buffer)
         return
     keep = functools.partial(_keep, path, on_kept) if on_kept else os.unlink
     with files.replacing(path, keep) as file:
@@ -242,12 +243,13 @@ def _keep(path, on_kept, partial):
     with open(partial, "rb") as written:
         # On a full disk, only a part of the last line may be written.
         sizes = [len(line) for line in written if line.endswith(b"\n")]
-    if not sizes:
-        return os.unlink(partial)
-    kept = f"{path}.first-{len(sizes)}-lines"
-    os.truncate(partial, sum(sizes))
-    os.replace(partial, kept)
-    on_kept(kept, len(sizes))
+    if sizes:
+        kept = f"{path}.first-{len(sizes)}-lines"
+        os.truncate(partial, sum(sizes))
+        os.replace(partial, kept)
+        on_kept(kept, len(sizes))
+    else:
+        os.unlink(partial)
 
 
 def _write_to_stream(stream: BinaryIO, line: str) -> None:

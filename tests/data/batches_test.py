@@ -40,8 +40,8 @@ class BatchesTest(parameterized.TestCase):
         cls.texts = texts()
         pieces.train(itertools.chain(*cls.texts), model, 330)
         encoder = pieces.encoder(str(model))
-        with token_files.Writer(cls.folder, "train", 330) as writer:
-            writer.add(
+        with token_files.writer(cls.folder, "train", 330) as write:
+            write(
                 *(
                     token_files.Rows(*encoder.arrays(list(side)))
                     for side in zip(*cls.texts, strict=True)

@@ -21,11 +21,11 @@ def rows_of(texts):
 
 def write(folder, pairs, vocab_size=71, cuts=(), split="train"):
     """Writes pairs of ids in parts; returns the `TokenFile`."""
-    with token_files.Writer(folder, split, vocab_size) as writer:
+    with token_files.writer(folder, split, vocab_size) as add:
         limits = [0, *cuts, len(pairs)]
         for first, end in zip(limits, limits[1:], strict=False):
             part = pairs[first:end]
-            writer.add(*(rows_of([pair[i] for pair in part]) for i in (0, 1)))
+            add(*(rows_of([pair[i] for pair in part]) for i in (0, 1)))
     return token_files.TokenFile(folder, split, vocab_size)
 
 

@@ -187,7 +187,7 @@ class ReadTest(FolderTest):
             corpora.Side(f"a.{language}", remote, member)
             for language, member in zip(("en", "de"), members, strict=True)
         ]
-        return corpora.Bitext(*sides, ("corpus",), num_lines)
+        return corpora.Bitext(*sides, folders=("corpus",), num_lines=num_lines)
 
     def read(self, *arguments):
         return list(corpora.read([self.corpus(*arguments)], str(self.tmp_dir)))

@@ -9,6 +9,8 @@ so "and" always joins two items; a comma before the "and" of a longer list;
 month before day; "kilometer". Tens and units are hyphenated.
 """
 
+from typing import Any
+
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve "
     "thirteen fourteen fifteen sixteen seventeen eighteen nineteen"
@@ -140,7 +142,7 @@ def date(
     return ", ".join(parts)
 
 
-def on_date(*arguments: int | None) -> str:
+def on_date(*arguments: Any) -> str:
     """When: "on March third". Arguments as for `date`."""
     return f"on {date(*arguments)}"
 

@@ -44,7 +44,7 @@ def pairs(split: str) -> Iterator[tuple[str, str]]:
         of rounds has each length equally often.
     """
     generator = random.Random(f"{_SEED} {split}")
-    seen = set()
+    seen: set[str] = set()
     while len(seen) < SPLIT_SIZES[split]:
         drawn = _draw(generator, LENGTHS[len(seen) % len(LENGTHS)])
         source = drawn.say("en")

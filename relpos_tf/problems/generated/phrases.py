@@ -47,7 +47,11 @@ _SUBSTANCES = {
     "gram": ("apricots", "beans", "butter", "flour", "onions", "sugar"),
 }
 # The full hours that may be named with a part of the day.
-_HOURS = {"morning": (5, 10), "afternoon": (1, 5), "evening": (6, 10)}
+_HOURS: dict[str | None, tuple[int, int]] = {
+    "morning": (5, 10),
+    "afternoon": (1, 5),
+    "evening": (6, 10),
+}
 _YEARS = (1100, 2099)
 # Weekdays are ambiguous before every country had the calendar of 1582.
 _WEEKDAY_YEARS = (1930, 2049)
@@ -106,7 +110,7 @@ def pairs(split: str) -> Iterator[tuple[str, str]]:
         English phrases, all different, and their German translations.
     """
     generator = random.Random(_SEED)
-    seen = set()
+    seen: set[str] = set()
     while len(seen) < SPLIT_SIZES[split]:
         phrase = sample(generator)
         source = phrase.say("en")
@@ -194,7 +198,7 @@ def _date(generator: random.Random) -> Phrase:
     # Without a year, February has 29 days.
     day = generator.randint(1, calendar.monthrange(year or 2000, month)[1])
     weekday = generator.randrange(7) if with_weekday else None
-    if with_year and with_weekday:
+    if year and with_weekday:
         weekday = datetime.date(year, month, day).weekday()
     return Phrase(kind, (month, day, year, weekday))
 
