@@ -344,7 +344,14 @@ def parse(text: str, cls: type) -> dict[str, Any]:
                 f"Received: {item!r}."
             )
         check_names([name], known)
-        parsed = _parse_value(name, value, known[name])
+        kind = known[name]
+        try:
+            parsed = _BOOLEANS[value.lower()] if kind is bool else kind(value)
+        except (KeyError, ValueError) as error:
+            raise errors.UserError(
+                f"`{name}` must be of type {kind.__name__}. Received: "
+                f"{value!r}."
+            ) from error
         if values.setdefault(name, parsed) not in [parsed]:  # NaN is itself
             raise errors.UserError(f"Expected `{name}` once. Received: {text}.")
     return values
@@ -386,12 +393,3 @@ def _has_type(value, kind):
     if kind is dict:
         value, arguments = value.values(), arguments[1:]
     return all(_has_type(element, arguments[0]) for element in value)
-
-
-def _parse_value(name, text, kind):
-    try:
-        return _BOOLEANS[text.lower()] if kind is bool else kind(text)
-    except (KeyError, ValueError) as error:
-        raise errors.UserError(
-            f"`{name}` must be of type {kind.__name__}. Received: {text!r}."
-        ) from error

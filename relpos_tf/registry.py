@@ -161,16 +161,11 @@ def import_usr_dir(path: str) -> None:
 def sources() -> str:
     """Returns a checksum of the code: the package, its sets, and --usr_dir."""
     import_hparams()
-    sets = pathlib.Path(sys.modules[_SETS].__path__[0])
-    folders = [
-        pathlib.Path(__file__).parent,
-        sets,
-        *(pathlib.Path(os.path.expanduser(one)) for one in usr_dirs),
-    ]
+    sets = sys.modules[_SETS].__path__[0]
     files = {  # Where a folder lies, inside another or not, does not matter.
         (path.name, path.read_bytes())
-        for folder in folders
-        for path in folder.rglob("*.py")
+        for folder in (os.path.dirname(__file__), sets, *usr_dirs)
+        for path in pathlib.Path(os.path.expanduser(folder)).rglob("*.py")
     }
     return hashlib.sha256(repr(sorted(files)).encode()).hexdigest()
 

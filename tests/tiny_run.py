@@ -78,7 +78,7 @@ def path(num_hidden_layers: int = 1) -> pathlib.Path:
     """
     folder = pathlib.Path(tempfile.mkdtemp(prefix="tiny_run."))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    pieces.train(TEXT * 5, folder / "made.model", 340)
+    pieces.learn(pieces.count_words(TEXT * 5), folder / "made.model", 340)
     run = run_dir.RunDir(folder / "run")
     run.copy_tokenizer(folder / "made.model")
     tokens = tokenizer.Tokenizer(run.tokenizer_path)

@@ -106,17 +106,6 @@ class Reader:
 
     def _side(self, rows: np.ndarray, side: int) -> token_files.Rows:
         """Returns the ids of one side of rows."""
-        starts, sizes = self._places(rows, side)
-        texts = self.tokens.rows(starts.ravel(), sizes.ravel())
-        return token_files.Rows(texts.ids, sizes.sum(axis=1))
-
-    def _places(
-        self, rows: np.ndarray, side: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns where the ids of both pairs of rows are, int64 [B, 2] each.
-
-        That are the places of the first ids and the numbers of ids.
-        """
         joined = rows[:, 1] != plan_lib.NO_PAIR
         pairs = np.where(rows == plan_lib.NO_PAIR, 0, rows)  # [B, 2]
         starts, sizes = (
@@ -132,7 +121,8 @@ class Reader:
             starts[:, 1] += tags
             sizes[:, 1] -= tags
         sizes[:, 1] *= joined
-        return starts, sizes
+        texts = self.tokens.rows(starts.ravel(), sizes.ravel())
+        return token_files.Rows(texts.ids, sizes.sum(axis=1))
 
     def _segmented_anew(
         self,

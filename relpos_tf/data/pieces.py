@@ -41,31 +41,6 @@ _LONGEST_WORD = 16384
 _LARGEST_CACHE = 1 << 18  # words, of some 200 bytes each
 
 
-def train(
-    lines: Iterable[str],
-    model_path: str | pathlib.Path,
-    vocab_size: int,
-    character_coverage: float = 1.0,
-) -> None:
-    """Learns a tokenizer from text and writes it, whole or not at all.
-
-    The same words in any order give the same file.
-
-    Args:
-        lines: The text, both languages.
-        model_path: The file to write.
-        vocab_size: int. Pieces wanted, special and byte pieces included. Text
-            with fewer different pieces gives a smaller vocabulary.
-        character_coverage: float from 0.98 to 1. Share of the characters that
-            get a piece each; the rarest others are spelled in bytes.
-
-    Raises:
-        UserError: no text, more characters than `vocab_size` has room for, or
-            another coverage.
-    """
-    learn(count_words(lines), model_path, vocab_size, character_coverage)
-
-
 def count_words(lines: Iterable[str]) -> collections.Counter:
     """Returns how often each word occurs in lines, for `learn`."""
     return collections.Counter(
@@ -79,16 +54,21 @@ def learn(
     vocab_size: int,
     character_coverage: float = 1.0,
 ) -> None:
-    """Learns a tokenizer from the words of a text, as `train` from its lines.
+    """Learns a tokenizer from the words of a text; writes it whole or not.
+
+    The same words in any order give the same file.
 
     Args:
-        counts: Counter of `count_words`, of all lines.
+        counts: Counter of `count_words`, of all lines of both languages.
         model_path: The file to write.
-        vocab_size: As in `train`.
-        character_coverage: As in `train`.
+        vocab_size: int. Pieces wanted, special and byte pieces included. Text
+            with fewer different pieces gives a smaller vocabulary.
+        character_coverage: float from 0.98 to 1. Share of the characters that
+            get a piece each; the rarest others are spelled in bytes.
 
     Raises:
-        UserError: see `train`.
+        UserError: no text, more characters than `vocab_size` has room for, or
+            another coverage.
     """
     model = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
@@ -148,23 +128,15 @@ class Encoder:
         self._is_word_by_word = _knows_words(self._tokenizer)
         self._words = _Words(self._encode_word)
 
-    def arrays(self, lines: list[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the ids of lines.
-
-        Args:
-            lines: N texts.
-
-        Returns:
-            ids: `dtype` [sum of lengths]. Those of all lines, one after the
-                other. EOS ends each line.
-            lengths: int64 [N]. The number of ids of each line, EOS included.
-        """
+    def arrays(self, lines: list[str]) -> token_files.Rows:
+        """Returns the ids of lines, of type `dtype`; EOS ends each line."""
         if self._is_word_by_word:
             return self._join_words(lines)
         rows = self._tokenizer.encode_batch(lines)
         lengths = np.array([len(row) for row in rows], np.int64)
         ids = itertools.chain.from_iterable(rows)
-        return np.fromiter(ids, self.dtype, lengths.sum()), lengths
+        flat = np.fromiter(ids, self.dtype, lengths.sum())
+        return token_files.Rows(flat, lengths)
 
     def _join_words(self, lines):
         """Returns `arrays`, from the ids of each word."""
@@ -176,7 +148,7 @@ class Encoder:
         lengths = lengths // self.dtype.itemsize + 1
         end = np.array(text_lib.EOS_ID, self.dtype).tobytes()
         ids = end.join([*rows, b""])
-        return np.frombuffer(ids, self.dtype), lengths
+        return token_files.Rows(np.frombuffer(ids, self.dtype), lengths)
 
     def _encode_word(self, word: str) -> bytes:
         ids = self._tokenizer.encode(word)[:-1]

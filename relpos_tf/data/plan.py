@@ -91,7 +91,10 @@ def buckets(
     limits.append(max_length)
     rows = [max(1, batch_size // limit) for limit in limits]
     window = _highly_composite(3 * max(rows))
-    return Buckets(limits, [_largest_divisor(window, r) for r in rows])
+    return Buckets(
+        limits,
+        [next(d for d in range(r, 0, -1) if window % d == 0) for r in rows],
+    )
 
 
 class Corpus(NamedTuple):
@@ -216,7 +219,8 @@ class Plan:
         lengths = self.lengths[rows[:, 0]].astype(np.int64)
         joined = rows[:, 1] != NO_PAIR
         second = self.lengths[rows[joined, 1]].astype(np.int64)
-        lengths[joined] += second - self._overlap(rows[joined, 1])
+        lengths[joined] += second - 1  # EOS
+        lengths[joined, 0] -= self.tags(rows[joined, 1])
         return lengths
 
     def tags(self, pairs: np.ndarray) -> np.ndarray:
@@ -329,18 +333,6 @@ class Plan:
         ends = np.cumsum([corpus.pairs for corpus in self.corpora])
         return np.searchsorted(ends, pairs, side="right")
 
-    def _overlap(self, seconds: np.ndarray) -> np.ndarray:
-        """Returns the ids that joining saves on both sides: EOS, and the tag.
-
-        Args:
-            seconds: int64 [R]. The pairs that are joined to another.
-
-        Returns:
-            int64 [R, 2].
-        """
-        ones = np.ones(len(seconds), np.int64)
-        return np.stack([ones + self.tags(seconds), ones], axis=1)
-
 
 def _generator(*numbers: int) -> np.random.Generator:
     """Returns the generator for a use, a seed and further numbers."""
@@ -359,8 +351,3 @@ def _highly_composite(limit: int) -> int:
         for multiple in range(divisor, limit + 1, divisor):
             divisors[multiple] += 1
     return max(range(1, limit + 1), key=divisors.__getitem__)
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    """Returns the largest divisor of `number` up to `limit`."""
-    return next(d for d in range(limit, 0, -1) if number % d == 0)

@@ -14,7 +14,10 @@ Ids: 0 padding, 1 end of sentence (EOS). There is no start symbol.
 
 import functools
 import hashlib
+import itertools
 import pathlib
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 
 from relpos_tf import errors
@@ -81,12 +84,8 @@ class SubwordTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text before the first EOS; padding is left out."""
-        pieces = []
-        for token in ids:
-            if token == text_lib.EOS_ID:
-                break
-            if token != text_lib.PAD_ID and 0 <= token < self.vocab_size:
-                pieces.append(self._pieces[token])
+        known = range(self.vocab_size)
+        pieces = [self._pieces[i] for i in text_ids(ids) if i in known]
         return t2t_escaping.read("".join(pieces))
 
     def ends_token(self, token: int) -> bool:
@@ -118,6 +117,13 @@ class SubwordTokenizer:
             ids.append(piece)
             start = end
         return tuple(ids)
+
+
+def text_ids(ids: Iterable[int]) -> Iterator[int]:
+    """Yields the ids before the first EOS, without padding."""
+    for i in itertools.takewhile(lambda i: i != text_lib.EOS_ID, ids):
+        if i != text_lib.PAD_ID:
+            yield int(i)
 
 
 def _read_pieces(content: bytes, path: str | pathlib.Path) -> list[str]:

@@ -116,13 +116,8 @@ class TokenFile:
         # Kept open: the name may be another file's by the next time.
         self._file = os.open(self._path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
-        sizes = np.zeros(-(-len(self) // _BLOCK), np.int64)
-        whole = len(self) // _BLOCK
-        sizes[:whole] = (
-            self.lengths[: whole * _BLOCK]
-            .reshape(whole, 2 * _BLOCK)
-            .sum(axis=1, dtype=np.int64)
-        )
+        begins = np.arange(0, self.lengths.size, 2 * _BLOCK)
+        sizes = np.add.reduceat(self.lengths.ravel(), begins, dtype=np.int64)
         # Where each block of pairs begins.
         self._bases = np.cumsum(sizes) - sizes
 

@@ -27,7 +27,6 @@ from relpos_tf.data import bpe_dropout
 from relpos_tf.data import t2t_subwords
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
-from relpos_tf.utils import text as text_lib
 
 with extras.imports("translate", "translation"):
     import sentencepiece
@@ -39,7 +38,7 @@ class Tokenizer:
     """A trained tokenizer.
 
     Args:
-        model_path: str or path. A file that `pieces.train` wrote.
+        model_path: str or path. A file that `pieces.learn` wrote.
 
     Attributes:
         model_bytes: bytes. The file's content.
@@ -112,13 +111,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text before the first EOS; padding is left out."""
-        kept = []
-        for token in ids:
-            if token == text_lib.EOS_ID:
-                break
-            if token != text_lib.PAD_ID:
-                kept.append(int(token))
-        return self._processor.decode(kept)
+        return self._processor.decode(list(t2t_subwords.text_ids(ids)))
 
     def ends_token(self, token: int) -> bool:
         """Returns whether the ids behind this one can be decoded alone."""

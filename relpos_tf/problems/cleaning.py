@@ -72,9 +72,7 @@ def clean_pair(
         rule = "nul"
         source, target = source.replace("\0", ""), target.replace("\0", "")
     source, target = (s.strip(spelling.BLANKS) for s in (source, target))
-    shorter, longer = len(source), len(target)
-    if shorter > longer:
-        shorter, longer = longer, shorter
+    shorter, longer = sorted((len(source), len(target)))
     if not shorter:
         return None, "blank"
     if "\ufffd" in source or "\ufffd" in target:

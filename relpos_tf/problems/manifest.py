@@ -13,7 +13,6 @@ import re
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf.data import token_files
 from relpos_tf.models import checkpoints
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
@@ -28,7 +27,6 @@ _FIELDS = {
     "files": dict[str, dict],
     "vocab_size": int,
 }
-_TEST_SET = r"test(_\w+)?"
 _ANEW = (
     "Delete {folder} and run again, with --generate_data, to prepare the data "
     "anew."
@@ -96,19 +94,6 @@ def checked(
     )
 
 
-def tokens(
-    folder: pathlib.Path, manifest: dict[str, Any], split: str
-) -> token_files.TokenFile:
-    """Opens the pairs of a split, verified.
-
-    Raises:
-        UserError: a file is not the one that was prepared.
-    """
-    for name in token_files.names(split):
-        checked(folder, manifest, name)
-    return token_files.TokenFile(folder, split, manifest["vocab_size"])
-
-
 def lines(
     folder: pathlib.Path, manifest: dict[str, Any], split: str
 ) -> tuple[list[str], list[str]]:
@@ -168,7 +153,7 @@ def is_test_set(split: str) -> bool:
     >>> is_test_set("test"), is_test_set("test_2017_flickr"), is_test_set("dev")
     (True, True, False)
     """
-    return bool(re.fullmatch(_TEST_SET, split))
+    return bool(re.fullmatch(r"test(_\w+)?", split))
 
 
 def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:

@@ -166,9 +166,7 @@ def encode(chunk: Chunk) -> Encoded:
     counts: collections.Counter = collections.Counter()
     sides = _cleaned(chunk, counts)
     encoder = pieces.encoder(chunk.tokenizer)
-    sources, targets = (
-        token_files.Rows(*encoder.arrays(side)) for side in sides
-    )
+    sources, targets = map(encoder.arrays, sides)
     longer = np.maximum(sources.lengths, targets.lengths)
     is_kept = longer <= cleaning.MAX_TOKENS
     if not is_kept.all():
@@ -286,7 +284,7 @@ def _write_held_out(
     encoded = []
     for name, lines in zip(("source", "target"), sides, strict=True):
         text.write_lines(folder / f"{split}.{name}", lines)
-        encoded.append(token_files.Rows(*encoder.arrays(lines)))
+        encoded.append(encoder.arrays(lines))
     with token_files.writer(folder, split, encoder.vocab_size) as write:
         write(*encoded)
     return len(pairs)

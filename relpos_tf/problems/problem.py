@@ -62,7 +62,7 @@ class Problem:
         settings: JSON values on which the prepared files depend besides the
             attributes above. Their checksum becomes part of the folder's name.
         character_coverage: float. The share of characters that may become
-            pieces, as `pieces.train` takes it.
+            pieces, as `pieces.learn` takes it.
         tokenizer_pairs: int. Most pairs the vocabulary is learnt from, drawn
             evenly from the training text.
         tokenizer_file: str or None. A tokenizer to use instead of learning
@@ -140,8 +140,11 @@ class Problem:
         if is_there:
             self.manifest(data_dir)  # raises for other settings
         if anew or not is_there:
+            _log.info("Preparing %s.", folder)
             self._write(folder, tmp_dir, num_processes, anew)
         manifest = self.manifest(data_dir)
+        if anew or not is_there:
+            _log.info("%s", cleaning.table(manifest["cleaning"]))
         for warning in self.warnings(data_dir):
             _log.warning("%s", warning)
         counts = sorted(manifest["counts"].items(), reverse=True)
@@ -151,7 +154,6 @@ class Problem:
 
     def _write(self, folder, tmp_dir, num_processes, anew) -> None:
         """Writes the folder, whole or not at all."""
-        _log.info("Preparing %s.", folder)
         manifest_lib.check_replaceable(folder)
         opened = self._open(tmp_dir)
         with files.new_folder(folder) as partial:
@@ -167,8 +169,15 @@ class Problem:
                 **described,
             }
             manifest_lib.write_manifest(partial, manifest)
-            _put(partial, folder, anew)
-        _log.info("%s", cleaning.table(manifest["cleaning"]))
+            if anew:  # Processes that have opened the old files keep them.
+                files.rename_folder(partial, folder)
+                return
+            try:
+                os.rename(partial, folder)  # over nothing, or an empty folder
+            except OSError:
+                # Another preparation of the same data was quicker.
+                if not (folder / manifest_lib.MANIFEST).is_file():
+                    raise
 
     def _open(self, tmp_dir) -> dict[str, cleaning.LinePairs]:
         """Returns the pairs of all splits, of further test sets if at hand."""
@@ -201,8 +210,11 @@ class Problem:
 
     def is_prepared(self, data_dir: str | pathlib.Path) -> bool:
         """Returns whether the folder is there and made with these settings."""
-        stored = self._stored_manifest(data_dir)
-        return stored is not None and stored["settings"] == self._all_settings()
+        folder, expected = self.folder(data_dir), self._all_settings()
+        is_there = (folder / manifest_lib.MANIFEST).is_file()
+        return is_there and (
+            manifest_lib.read_manifest(folder)["settings"] == expected
+        )
 
     def manifest(self, data_dir: str | pathlib.Path) -> dict[str, Any]:
         """Returns the manifest of the prepared folder.
@@ -210,15 +222,14 @@ class Problem:
         Raises:
             UserError: it is not prepared, or with other settings.
         """
-        stored = self._stored_manifest(data_dir)
-        expected = self._all_settings()
-        if stored is None:
+        folder, expected = self.folder(data_dir), self._all_settings()
+        if not (folder / manifest_lib.MANIFEST).is_file():
             raise errors.UserError(
                 f"Problem {self.name} is not prepared under {data_dir}. "
                 "Prepare it with relpos-datagen, or let the trainer do it."
             )
+        stored = manifest_lib.read_manifest(folder)
         if stored["settings"] != expected:
-            folder = self.folder(data_dir)
             raise errors.UserError(
                 f"{folder} has data that were prepared with other settings: "
                 f"expected {expected}. Received: {stored['settings']}. Delete "
@@ -234,8 +245,10 @@ class Problem:
         Raises:
             UserError: not prepared, no such split, or a file is damaged.
         """
-        manifest = self.manifest(data_dir)
-        return manifest_lib.tokens(self.folder(data_dir), manifest, split)
+        folder, manifest = self.folder(data_dir), self.manifest(data_dir)
+        for name in token_files.names(split):
+            manifest_lib.checked(folder, manifest, name)
+        return token_files.TokenFile(folder, split, manifest["vocab_size"])
 
     def corpora(self, data_dir: str | pathlib.Path) -> list[plan.Corpus]:
         """Returns the corpora of the training pairs, with their shares.
@@ -321,15 +334,6 @@ class Problem:
             )
         return warnings
 
-    def _stored_manifest(
-        self, data_dir: str | pathlib.Path
-    ) -> dict[str, Any] | None:
-        """Returns the manifest in the folder, or None if there is none."""
-        folder = self.folder(data_dir)
-        if not (folder / manifest_lib.MANIFEST).is_file():
-            return None
-        return manifest_lib.read_manifest(folder)
-
     @property
     def tokenizer_name(self) -> str:
         """The file name of the tokenizer; the suffix is its kind."""
@@ -347,19 +351,3 @@ class Problem:
         if self.tokenizer_file:
             settings["tokenizer_sha256"] = files.sha256(self.tokenizer_file)
         return json.loads(json.dumps(settings))
-
-
-def _put(partial: pathlib.Path, folder: pathlib.Path, anew: bool) -> None:
-    """Puts a complete folder in place.
-
-    If another preparation of the same data was quicker, its folder stays.
-    Processes that have opened the files of a replaced folder keep them.
-    """
-    if anew:
-        files.rename_folder(partial, folder)
-        return
-    try:
-        os.rename(partial, folder)  # over nothing, or an empty folder
-    except OSError:
-        if not (folder / manifest_lib.MANIFEST).is_file():
-            raise

@@ -63,14 +63,9 @@ def split_pairs(
     Raises:
         UserError: there are too few sentences to split.
     """
-    pairs = []
-    for line in text.checked_lines(path):
-        fields = line.split("\t")
-        if len(fields) >= 2:
-            pairs.append((fields[0], fields[1]))
-    first: dict[str, tuple[str, str]] = {}
-    for pair in pairs:
-        first.setdefault(normalized(pair[0]), pair)
+    rows = (line.split("\t") for line in text.checked_lines(path))
+    pairs = [(row[0], row[1]) for row in rows if len(row) >= 2]
+    first = {normalized(pair[0]): pair for pair in reversed(pairs)}
     order = sorted(
         first, key=lambda key: hashlib.sha256(key.encode()).hexdigest()
     )

@@ -109,20 +109,23 @@ def of_problem(
                 f"{', '.join([*known, 'dev'])}. Received: {name}. To add one, "
                 "prepare the data again with --generate_data."
             )
-    return [_read(folder, manifest, name) for name in dict.fromkeys(wanted)]
+    fingerprints = manifest_lib.fingerprints(manifest)
+    return [
+        TestSet(
+            name,
+            *manifest_lib.lines(folder, manifest, name),
+            folder / f"{name}.source",
+            folder / f"{name}.target",
+            folder,
+            fingerprints[name],
+        )
+        for name in dict.fromkeys(wanted)
+    ]
 
 
 def is_split(name: str) -> bool:
     """Returns whether a name is one of a problem's sets, not sacreBLEU's."""
     return name in (ALL, "dev") or manifest_lib.is_test_set(name)
-
-
-def _read(folder: pathlib.Path, manifest: dict[str, Any], name: str) -> TestSet:
-    """Returns a set of prepared data."""
-    lines = manifest_lib.lines(folder, manifest, name)
-    paths = folder / f"{name}.source", folder / f"{name}.target"
-    fingerprint = manifest_lib.fingerprints(manifest)[name]
-    return TestSet(name, *lines, *paths, folder, fingerprint)
 
 
 def prepared_data(

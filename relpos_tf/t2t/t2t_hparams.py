@@ -79,7 +79,8 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     """Reads the hparams.json of tensor2tensor.
 
     Raises:
-        UserError: the file is missing or damaged.
+        UserError: the file is missing or damaged, or the model is of an
+            unsupported kind; the message names it.
     """
     try:
         values = json.loads(files.regular(path).read_bytes())
@@ -102,6 +103,7 @@ def read(path: pathlib.Path) -> dict[str, Any]:
             bool | float | None if name in _OPTIONAL else bool | float,
             fields.Number(-fields.LARGEST_INT, fields.LARGEST_INT),
         )
+    _check_supported(values)
     return values
 
 
@@ -111,7 +113,7 @@ def translate(
     """Returns the `HParams` of a model of tensor2tensor.
 
     Args:
-        t2t: The hparams of tensor2tensor.
+        t2t: The hparams of tensor2tensor, as `read` returns them.
         vocab_size: int. The rows of the embeddings.
         target_space_id: int. The target space of the problem.
 
@@ -120,9 +122,8 @@ def translate(
         counterpart.
 
     Raises:
-        UserError: the model is of an unsupported kind; the message names it.
+        UserError: the model is relative without a distance.
     """
-    check_supported(t2t)
     notes: list[str] = []
     is_relative = t2t.get("self_attention_type") == "dot_product_relative"
     tied = t2t.get("shared_embedding_and_softmax_weights", False)
@@ -150,8 +151,6 @@ def translate(
         # add_relative_to_values do not change that.
         "heads_share_relative_embedding": is_relative,
         "max_length": t2t.get("max_length") or t2t.get("batch_size", 4096),
-        "learning_rate_schedule": _schedule(t2t, notes),
-        "activation_dtype": _activation_dtype(t2t, notes),
         "extra_length": 100,
         "train_steps": 250_000,
     }
@@ -167,7 +166,7 @@ def translate(
     return hparam.HParams().replace(**values), notes
 
 
-def check_supported(t2t: Mapping[str, Any]) -> None:
+def _check_supported(t2t: Mapping[str, Any]) -> None:
     """Raises UserError if a model is of an unsupported kind."""
     for name, supported in _SUPPORTED.items():
         value = t2t.get(name, supported[0])
@@ -219,37 +218,34 @@ def _training(t2t: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
                 f"A step in tensor2tensor was a batch, with {values[name]} "
                 "batches to an update; here a step is an update."
             )
-    elif optimizer not in _OPTIMIZERS:
-        notes.append(
-            f"The optimizer {optimizer} is not supported; further training "
-            "would use Adam."
-        )
+    else:
+        is_known = optimizer in _OPTIMIZERS
+        _supported("optimizer", optimizer, is_known, "Adam", notes)
+    schedule = t2t.get("learning_rate_schedule", "legacy")
+    scheme = t2t.get("learning_rate_decay_scheme", "noam")
+    if schedule == "legacy" and scheme != "noam":
+        schedule = f"legacy ({scheme})"
+    factors = set(str(schedule).split("*"))
+    is_known = schedule == "legacy" or factors <= _SCHEDULE_FACTORS
+    values["learning_rate_schedule"] = _supported(
+        "learning-rate schedule", schedule, is_known, "noam", notes
+    )
+    dtype = t2t.get("activation_dtype", "float32")
+    is_known = dtype in ("float32", "bfloat16")
+    values["activation_dtype"] = _supported(
+        "activation_dtype", dtype, is_known, "float32", notes
+    )
     return values
 
 
-def _schedule(t2t: Mapping[str, Any], notes: list[str]) -> str:
-    """Returns the learning-rate schedule, or noam if it is not supported."""
-    schedule = t2t.get("learning_rate_schedule", "legacy")
-    scheme = t2t.get("learning_rate_decay_scheme", "noam")
-    if schedule == "legacy" and scheme == "noam":
-        return schedule
-    if set(str(schedule).split("*")) <= _SCHEDULE_FACTORS:
-        return schedule
-    named = f"{schedule} ({scheme})" if schedule == "legacy" else schedule
+def _supported(
+    what: str, value: Any, is_known: bool, other: str, notes: list[str]
+) -> Any:
+    """Returns a setting of training, or with a note the one in its place."""
+    if is_known:
+        return value
     notes.append(
-        f"The learning-rate schedule {named} is not supported; further "
-        "training would use noam."
+        f"The {what} {value} is not supported; further training would use "
+        f"{other}."
     )
-    return "noam"
-
-
-def _activation_dtype(t2t: Mapping[str, Any], notes: list[str]) -> str:
-    """Returns the type with which training computes."""
-    dtype = t2t.get("activation_dtype", "float32")
-    if dtype in ("float32", "bfloat16"):
-        return dtype
-    notes.append(
-        f"The activation_dtype {dtype} is not supported; further training "
-        "would use float32."
-    )
-    return "float32"
+    return other

@@ -78,7 +78,6 @@ def import_run(
     t2t_dir, output_dir = pathlib.Path(t2t_dir), pathlib.Path(output_dir)
     paths.check_replaceable(output_dir, RECORD, "import")
     t2t = t2t_hparams.read(t2t_dir / "hparams.json")
-    t2t_hparams.check_supported(t2t)
     prefix = find_checkpoint(t2t_dir, checkpoint)
     reader = open_checkpoint(prefix)
     shapes = reader.get_variable_to_shape_map()
@@ -94,7 +93,12 @@ def import_run(
     used = t2t_variables.names_of(variables, hparams, shapes)
     t2t_variables.check_fit(variables, used, shapes, ignored)
     try:
-        values = {path: _read(reader, used[path]) for path in variables}
+        values = {
+            path: np.concatenate(
+                [reader.get_tensor(name) for name in used[path]]
+            ).astype(np.float32)
+            for path in variables
+        }
     except _UNREADABLE as error:
         raise errors.UserError(f"Cannot read {prefix}: {error}.") from error
     result = Imported(hparams, prefix, used, ignored, notes, bool(vocabulary))
@@ -203,12 +207,6 @@ def read_step(reader, prefix: str) -> int:
         return int(reader.get_tensor("global_step"))
     match = re.search(r"-(\d+)$", prefix)
     return int(match[1]) if match else 0
-
-
-def _read(reader, names: list[str]) -> np.ndarray:
-    """Joins the shards of a variable along the first axis, as float32."""
-    parts = [reader.get_tensor(name) for name in names]
-    return np.concatenate(parts).astype(np.float32)
 
 
 def _write(folder, result, values, vocabulary, step) -> None:

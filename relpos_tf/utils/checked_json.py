@@ -7,6 +7,7 @@ object and checksum are always replaced together.
 
 import hashlib
 import json
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,13 +26,14 @@ def dumps(values: dict[str, Any]) -> str:
 
 def loads(
     content: bytes | str,
-    field_types: Mapping[str, Any] | None = None,
+    field_types: Mapping[str, Any] = types.MappingProxyType({}),
 ) -> dict[str, Any]:
     """Reads an object that `dumps` wrote, or one without a checksum.
 
     Args:
         content: bytes or str. The file's content.
-        field_types: The fields and their types, as for `check`. None: any.
+        field_types: By name of a field, a type as for `fields.check_value`.
+            The object may have further fields.
 
     Returns:
         The object without its checksum.
@@ -54,23 +56,6 @@ def loads(
             "its content does not fit its checksum. Put the original back; "
             f'if you changed it on purpose, remove its field "{CHECKSUM}".'
         )
-    check(values, field_types or {})
-    return values
-
-
-def check(values: Mapping[str, Any], field_types: Mapping[str, Any]) -> None:
-    """Checks that an object has its fields, and their types.
-
-    Args:
-        values: The object. It may have further fields.
-        field_types: By name, a type as for `fields.check_value`.
-
-    Raises:
-        UserError: a field is missing or of another type.
-
-    Example:
-    >>> check({"steps": 7, "more": ""}, {"steps": int})
-    """
     if missing := sorted(field_types.keys() - values.keys()):
         raise errors.UserError(
             f"expected the fields {', '.join(missing)}. "
@@ -78,6 +63,7 @@ def check(values: Mapping[str, Any], field_types: Mapping[str, Any]) -> None:
         )
     for name, kind in field_types.items():
         fields.check_value(name, values[name], kind)
+    return values
 
 
 def checksum(values: dict[str, Any]) -> str:

@@ -146,7 +146,9 @@ def open_appending(path: str | pathlib.Path) -> BinaryIO:
     Raises:
         OSError: it is a link, or cannot be opened.
     """
-    return open(path, "ab+", opener=_open_no_link)
+    return open(
+        path, "ab+", opener=lambda p, f: os.open(p, f | os.O_NOFOLLOW, 0o666)
+    )
 
 
 def regular(path: str | pathlib.Path) -> pathlib.Path:
@@ -182,7 +184,3 @@ def _named(path, partial):
         if error.errno and error.filename in (None, partial):
             raise OSError(error.errno, error.strerror, path) from error
         raise
-
-
-def _open_no_link(path, flags):
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import pathlib
 import sys
 
 # Of mallopt, in the C library of GNU: M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD.
@@ -11,13 +12,9 @@ _KEEP = {-4: 0, -1: 2**31 - 1, -2: 2**26}
 def peak_mb() -> float:
     """Returns the peak main memory of this process, in MiB."""
     # Linux counts that of the process that started this one in `ru_maxrss`.
-    with (
-        contextlib.suppress(OSError),
-        open("/proc/self/status", encoding="ascii") as file,
-    ):
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 2**10
+    with contextlib.suppress(OSError, IndexError):
+        status = pathlib.Path("/proc/self/status").read_text("utf-8", "replace")
+        return int(status.split("VmHWM:")[1].split()[0]) / 2**10
     import resource  # Windows has none.
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -38,12 +38,14 @@ class BatchesTest(parameterized.TestCase):
         cls.folder = pathlib.Path(cls.create_tempdir(cls()).full_path)
         model = cls.folder / "tokenizer.model"
         cls.texts = texts()
-        pieces.train(itertools.chain(*cls.texts), model, 330)
+        pieces.learn(
+            pieces.count_words(itertools.chain(*cls.texts)), model, 330
+        )
         encoder = pieces.encoder(str(model))
         with token_files.writer(cls.folder, "train", 330) as write:
             write(
                 *(
-                    token_files.Rows(*encoder.arrays(list(side)))
+                    encoder.arrays(list(side))
                     for side in zip(*cls.texts, strict=True)
                 )
             )

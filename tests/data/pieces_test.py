@@ -85,14 +85,14 @@ class PiecesTest(folders.TestCase):
 
     def test_the_same_words_give_the_same_file(self):
         made = lines(50, 1)
-        pieces.train(made, self.path, 330)
+        pieces.learn(pieces.count_words(made), self.path, 330)
         other = self.folder / "other.model"
-        pieces.train(reversed(made), other, 330)
+        pieces.learn(pieces.count_words(reversed(made)), other, 330)
         self.assertEqual(self.path.read_bytes(), other.read_bytes())
         self.assertLen(list(self.folder.iterdir()), 2)
 
     def test_special_pieces_come_first_and_little_text_gives_few_pieces(self):
-        pieces.train(["ab ab", "abc"], self.path, 8000)
+        pieces.learn(pieces.count_words(["ab ab", "abc"]), self.path, 8000)
         tokens = tokenizer.Tokenizer(self.path)
         self.assertEqual(tokens.pieces()[:3], ["<pad>", "</s>", "<unk>"])
         self.assertEqual(
@@ -109,7 +109,7 @@ class PiecesTest(folders.TestCase):
     )
     def test_no_text_or_no_room_is_the_users_mistake(self, text, size, words):
         with self.assertRaisesRegex(errors.UserError, words) as caught:
-            pieces.train(text, self.path, size)
+            pieces.learn(pieces.count_words(text), self.path, size)
         self.assertNotIn("character_coverage", str(caught.exception))
         self.assertEmpty(list(self.folder.iterdir()))
 
@@ -122,7 +122,7 @@ class PiecesTest(folders.TestCase):
         self.assertEqual(lengths.tolist(), list(map(len, rows)))
 
     def test_lines_have_the_ids_of_the_tokenizer(self):
-        pieces.train(lines(300, 1), self.path, 330)
+        pieces.learn(pieces.count_words(lines(300, 1)), self.path, 330)
         encoder = pieces.encoder(str(self.path))
         self.assertIs(pieces.encoder(str(self.path)), encoder)
         self.assertEqual((encoder.vocab_size, encoder.dtype), (330, np.uint16))

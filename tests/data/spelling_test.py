@@ -57,7 +57,9 @@ def setUpModule():
     global _tokens, _graph, _encoder
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, "tokenizer.model")
-        pieces.train([_LINE, "Ein Mann.", "ấ ệ 한국"] * 5, path, 330)
+        pieces.learn(
+            pieces.count_words([_LINE, "Ein Mann.", "ấ ệ 한국"] * 5), path, 330
+        )
         _tokens = tokenizer.Tokenizer(path)
         _encoder = pieces.Encoder(path)
     _graph = graph_tokenizers.of(_tokens)

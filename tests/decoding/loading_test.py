@@ -75,7 +75,9 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
 
     def test_other_tokenizer_is_refused(self):
         run = self.copy_of_run()
-        pieces.train(["a b c"] * 9, run / "tokenizer.model", 300)
+        pieces.learn(
+            pieces.count_words(["a b c"] * 9), run / "tokenizer.model", 300
+        )
         with self.assertRaisesRegex(errors.UserError, "340 pieces.* of 2"):
             loading.load_tokenizer(run)
 

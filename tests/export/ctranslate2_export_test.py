@@ -132,7 +132,9 @@ class ExportTest(folders.TestCase):
             relpos_tf.Translator.load(folder)
         shutil.rmtree(folder)
         folder = self.copy()
-        pieces.train(["another"] * 9, folder / "tokenizer.model", 300)
+        pieces.learn(
+            pieces.count_words(["another"] * 9), folder / "tokenizer.model", 300
+        )
         with self.assertRaisesRegex(errors.UserError, "tokenizer.model is d"):
             relpos_tf.Translator.load(folder)
         # With the checksums of other files, as somebody else might write them.

@@ -167,7 +167,7 @@ class ProblemTest(PetsTestCase):
 
     def test_settings_and_a_given_tokenizer_have_another_folder(self):
         model = self.data_dir / "other.model"
-        pieces.train(["a dog", "ein Hund"], model, 290)
+        pieces.learn(pieces.count_words(["a dog", "ein Hund"]), model, 290)
         given = make(tokenizer_file=str(model))
         others = [given, make(settings={"a": 1}), make(settings={"a": 2})]
         names = {pets.folder(self.data_dir) for pets in (make(), *others)}

@@ -107,7 +107,9 @@ class UnicodeFormTest(parameterized.TestCase):
     def test_a_perfect_translation_of_any_form_has_full_marks(self, line):
         references = [line, line + " 12", "No other form here at all."]
         with tempfile.TemporaryDirectory() as folder:
-            pieces.train(references, f"{folder}/a.model", 500)
+            pieces.learn(
+                pieces.count_words(references), f"{folder}/a.model", 500
+            )
             tokens = tokenizer.Tokenizer(f"{folder}/a.model")
         perfect = [tokens.decode(tokens.encode(one)) for one in references]
         scores = metrics.corpus_bleu(perfect, references, "char")

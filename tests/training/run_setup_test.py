@@ -36,7 +36,11 @@ class OpenRunTest(parameterized.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.made = pathlib.Path(cls.create_tempdir(cls()).full_path)
-        pieces.train(["7 dogs & cats", "Hunde"] * 9, cls.made / "a.model", 280)
+        pieces.learn(
+            pieces.count_words(["7 dogs & cats", "Hunde"] * 9),
+            cls.made / "a.model",
+            280,
+        )
         # Other text then does not have another vocabulary.
         cls.model = str(cls.made / "a.model")
 
@@ -136,7 +140,9 @@ class OpenRunTest(parameterized.TestCase):
         # As after memory that did not suffice for the first update.
         (self.run_dir / "ckpt-7.npz").unlink()
         other = self.made / "other.model"
-        pieces.train(["8 birds & mice", "Katzen"] * 9, other, 279)
+        pieces.learn(
+            pieces.count_words(["8 birds & mice", "Katzen"] * 9), other, 279
+        )
         with self.assertNoLogs("relpos_tf", "WARNING"):
             run, hparams = self.open(
                 HPARAMS.replace(hidden_size=32),
@@ -239,7 +245,9 @@ class StartTest(parameterized.TestCase):
 class VocabularyTest(parameterized.TestCase):
     def test_the_pieces_of_a_tag_are_counted_for_one_corpus_too(self):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        pieces.train(["dogs", "dig"], folder / "old.model", 266)
+        pieces.learn(
+            pieces.count_words(["dogs", "dig"]), folder / "old.model", 266
+        )
         pets = problem_test.make(
             [("dogs", "dig")] * 3,
             train_tags=("<dig>",),

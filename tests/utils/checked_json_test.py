@@ -73,11 +73,12 @@ class CheckedJsonTest(parameterized.TestCase):
         ({"a": {}}, dict[str, list[int]], False),
     )
     def test_types_of_fields_are_checked(self, value, kind, is_right):
+        content = json.dumps({"field": value})
         if is_right:
-            checked_json.check({"field": value}, {"field": kind})
+            checked_json.loads(content, {"field": kind})
             return
         with self.assertRaisesRegex(errors.UserError, "`field` must be of ty"):
-            checked_json.check({"field": value}, {"field": kind})
+            checked_json.loads(content, {"field": kind})
 
     def test_missing_fields_are_named(self):
         with self.assertRaisesRegex(errors.UserError, "a, c. Received: b"):
