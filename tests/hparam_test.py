@@ -12,12 +12,10 @@ from relpos_tf import hparam
 # rule for several fields.
 REFUSED = (
     ("vocab_size=0", "`vocab_size` must be at least 1. Received: .*0"),
-    ("batch_size=-1", "at least 1"),
     ("max_relative_position=-1", "at least 0"),
     ("max_relative_position_right=-2", "at least -1"),
     ("max_relative_position=2147483648", "at most 10000"),
     ("weight_decay=nan", "a finite number"),
-    ("learning_rate=-inf", "a finite number"),
     ("clip_grad_norm=1e39", r"at most 1e\+30"),
     ("moving_average_decay=1.0", "below 1"),
     ("length_bucket_step=1.0", "above 1"),
@@ -25,20 +23,13 @@ REFUSED = (
     ("relative_attention_max_distance=16", "above the half of .* 16"),
     ("hidden_size=516", "a multiple of num_heads = 8"),
     ("attention_window_heads=2", "odd and below 16, twice num_heads"),
-    ("attention_window_heads=17", "odd and below 16, twice num_heads"),
     ("num_heads=1,encoder_attention_direction=split", "Received: .*='split'"),
     ("average_epochs=3,average_checkpoints=5", "average_checkpoints is 5"),
     ("self_attention_type=dot", "one of dot_product, dot_product_relative, "),
-    ("decoder_self_attention_type=a", "one of same, dot_product, dot_product_"),
     ("self_attention_type=log_bias", "`log_bias` is not registered.*usr_dir"),
-    ("decoder_self_attention_type=own", "`own` is not registered.*import the"),
     ("pos=other", "`pos` must be one of timing, emb, none. .*='other'"),
-    ("decoder_pos=learned", "one of same, timing, emb, none"),
-    ("optimizer=sgd", "one of adam"),
-    ("activation_dtype=float16", "one of float32, bfloat16"),
     ("learning_rate_schedule=cosine", "a product.*noam, legacy.*"),
     ("hidden_size=6.5", "`hidden_size` must be of type int.*'6.5'"),
-    ("hidden_size=", "`hidden_size` must be of type int"),
     ("alpha=big", "`alpha` must be of type float.*'big'"),
     ("shared_embedding=2", "`shared_embedding` must be of type bool.*'2'"),
     ("hidden_size", "name=value.*Received: 'hidden_size'"),
@@ -99,18 +90,12 @@ WITHOUT_EFFECT = (
         "decoder_max_relative_position=-1",
         "decoder_max_relative_position",
     ),
-    ("add_relative_to_keys=true", "=dot_product_relative", ""),
-    ("heads_share_relative_embedding=true", "=dot_product_relative", ""),
-    ("relative_attention_implementation=auto", "=dot_product_relative", ""),
     ("relative_attention_num_buckets=8", "=dot_product_relative_bias", ""),
-    ("attention_window_layers=2", "attention_window!=0", ""),
-    ("localness=query,localness_window=3", "localness=fixed", ""),
     (
         "layer_postprocess_sequence=da,norm_epsilon=1e-5",
         "layer_preprocess_sequence|layer_postprocess_sequence=n|dan",
         "",
     ),
-    ("target_space_id=2", "use_target_space_embedding=true", ""),
     (
         "num_encoder_layers=2,num_decoder_layers=3,num_hidden_layers=4",
         "num_encoder_layers|num_decoder_layers=0",
@@ -224,15 +209,3 @@ class HParamsTest(parameterized.TestCase):
             },
         )
         self.assertEqual(hparam.HParams().override(" , "), hparam.HParams())
-
-    @parameterized.parameters(
-        ("hidden_size", 512.0, "`hidden_size` must be of type int"),
-        ("alpha", None, "`alpha` must be of type float"),
-        ("alpha", 10**400, "`alpha` must be at most 10"),
-        ("shared_embedding", 1, "`shared_embedding` must be of type bool"),
-        ("beam_size", True, "`beam_size` must be of type int"),
-    )
-    def test_values_of_other_types_are_refused(self, name, value, words):
-        for make in hparam.HParams, hparam.HParams().replace:
-            with self.assertRaisesRegex(errors.UserError, words):
-                make(**{name: value})

@@ -11,15 +11,12 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf import errors
-from relpos_tf.decoding import ctranslate2_engine
-from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import loading
 from relpos_tf.export import ctranslate2_export
 from relpos_tf.export import saved_model
 from relpos_tf.models import averages
 from relpos_tf.models import checkpoints
 from relpos_tf.t2t import t2t_import
-from tests import ctranslate2_runs
 from tests import folders
 from tests import tiny_run
 from tests.problems import problem_test
@@ -65,14 +62,6 @@ class OddNamesTest(folders.TestCase):
         pets.prepare(folder)
         self.assertLen(pets.tokens(folder, "train"), len(problem_test.TRAIN))
         self.assertLen(pets.lines(folder, "dev")[0], len(problem_test.DEV))
-
-    def test_an_export_for_ctranslate2_is_loaded(self):
-        ctranslate2_runs.skip_without_library()
-        folder = self.folder / ALL_AT_ONCE
-        shutil.copytree(ctranslate2_runs.export_of(), folder)
-        engine = ctranslate2_engine.CTranslate2Engine(folder)
-        settings = engine.complete(decode_hparam.DecodeHParams())
-        self.assertLen(engine.translate(engine.items(["7"]), settings), 1)
 
     @parameterized.parameters(
         ("latin-\udce9", "in UTF-8, .*Received: .*udce9"),

@@ -56,33 +56,19 @@ PRIVATE = re.compile(r"_[^_]|.*\.(_|src\.|python\.|protocols\.)")
 # With an underscore, but public: of named tuples and of `os`.
 PUBLIC = {"_asdict", "_fields", "_replace", "_exit"}
 # Modules that must not import TensorFlow, which takes seconds and may not be
-# installed: what names are looked up with, and what translates and scores with
-# exports for CTranslate2 and LiteRT.
+# installed: what translates and scores with exports for CTranslate2 and LiteRT,
+# and what these import.
 LIGHT = (
-    "relpos_tf",
-    "relpos_tf.errors",
-    "relpos_tf.utils.memory",
-    "relpos_tf.hparam",
-    "relpos_tf.registry",
-    "relpos_tf.utils.text",
-    "relpos_tf.data.tokenizer",
-    "relpos_tf.models.checkpoints",
-    "relpos_tf.models.run_dir",
     "relpos_tf.decoding.ctranslate2_engine",
     "relpos_tf.decoding.interactive",
     "relpos_tf.decoding.litert_engine",
-    "relpos_tf.decoding.sentences",
-    "relpos_tf.decoding.translator",
-    "relpos_tf.problems.test_sets",
     "relpos_tf.training.metrics",
-    "relpos_tf.training.reporting",
     "relpos_tf.problems.sacrebleu_sets",
     "relpos_tf.comparison.figures",
     "relpos_tf.bin.average",
     "relpos_tf.bin.bleu",
     "relpos_tf.data.plan",
     "relpos_tf.problems.prepare",
-    "relpos_tf.bin.command",
     "relpos_tf.bin.decoder",
     "relpos_tf.bin.serve",
     "relpos_tf.serving.app",

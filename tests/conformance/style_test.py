@@ -101,18 +101,6 @@ class CodeTest(absltest.TestCase):
         ]
         self.assertEmpty(found)
 
-    def test_comparisons_by_relative_size_are_found(self):
-        for source, number in (
-            ("assertAllClose(a, b)", 1),
-            ("self.assertAllClose(a, b, 1e-5, 0)", 1),
-            ("np.isclose(a, b, atol=0.0)", 1),
-            ("approx(a, rel=1e-6)", 1),
-            ("np.testing.assert_allclose(a, b, **close)", 1),
-            ("np.allclose(a, b, 1e-5, 1e-6)", 0),
-            ("math.isclose(a, b, abs_tol=small)", 0),
-        ):
-            self.assertLen(list(relative_comparisons(source)), number, source)
-
 
 class TextTest(absltest.TestCase):
     def test_files_name_no_path_of_one_machine(self):

@@ -83,14 +83,6 @@ class PiecesTest(folders.TestCase):
                 whole.normalizer_spec.precompiled_charsmap,
             )
 
-    def test_the_same_words_give_the_same_file(self):
-        made = lines(50, 1)
-        pieces.learn(pieces.count_words(made), self.path, 330)
-        other = self.folder / "other.model"
-        pieces.learn(pieces.count_words(reversed(made)), other, 330)
-        self.assertEqual(self.path.read_bytes(), other.read_bytes())
-        self.assertLen(list(self.folder.iterdir()), 2)
-
     def test_special_pieces_come_first_and_little_text_gives_few_pieces(self):
         pieces.learn(pieces.count_words(["ab ab", "abc"]), self.path, 8000)
         tokens = tokenizer.Tokenizer(self.path)

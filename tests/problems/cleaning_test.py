@@ -77,9 +77,3 @@ class CleaningTest(parameterized.TestCase):
         message = cleaning.nothing_left(counts, "a.en, a.de")
         self.assertIn("a.en, a.de", message)
         self.assertIn(word, message)
-
-    def test_blanks_collapse_and_escapes_are_undone(self):
-        self.assertEqual(
-            cleaning.collapse_blanks(" stone  &amp;\ttile\u2028. "),
-            "stone & tile .",
-        )

@@ -89,11 +89,6 @@ class PrepareTest(folders.TestCase):
             made.prepare(self.folder / "data")
         self.assertFalse((self.folder / "data").exists())
 
-    def test_one_file_given_twice_is_warned_of(self):
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.prepared("data", target="train.en")
-        self.assertRegex(logs.output[1], "train.en.* have equal sides")
-
     def test_corpora_with_weights_or_tags_are_kept_apart(self):
         both = {"source": "train.en,dev.en", "target": "train.de,dev.de"}
         _, one, _ = self.prepared("one", **both)

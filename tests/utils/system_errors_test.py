@@ -33,10 +33,6 @@ class SystemErrorsTest(parameterized.TestCase):
     @parameterized.parameters(
         (MemoryError(), "^Out of memory. .*batch_size"),
         (
-            tensorflow_error("ResourceExhaustedError", "OOM when allocating"),
-            "^Out of memory. .*batch_size",
-        ),
-        (
             tensorflow_error("InternalError", "CUDA_ERROR_OUT_OF_MEMORY: x"),
             "^Out of memory. .*batch_size",
         ),
