@@ -49,24 +49,9 @@ def load(name: str, language_pair: str) -> test_sets.TestSet:
     """
     check(name, language_pair)
     dataset = sacrebleu.DATASETS[name]
-    source, *references = _files(dataset, name, language_pair)
-    lines = list(text.read_lines(source))
-    return test_sets.TestSet(
-        name,
-        lines,
-        test_sets.paired_lines(references, len(lines)),
-        pathlib.Path(source),
-        pathlib.Path(",".join(references)),
-    )
-
-
-def _files(dataset, name: str, language_pair: str) -> list[str]:
-    """Returns the files of the source and of each reference."""
     try:
-        return [
-            dataset.get_source_file(language_pair),
-            *dataset.get_reference_files(language_pair),
-        ]
+        source = dataset.get_source_file(language_pair)
+        references = dataset.get_reference_files(language_pair)
     # sacreBLEU raises errors of many classes, and exits for a wrong checksum.
     except (Exception, SystemExit) as error:
         folder = os.path.join(SACREBLEU_DIR, name)
@@ -76,3 +61,11 @@ def _files(dataset, name: str, language_pair: str) -> list[str]:
             f"network, and copy its folder ~/.sacrebleu/{name} to {folder}. "
             "If a download was cut, delete that folder first."
         ) from error
+    lines = list(text.read_lines(source))
+    return test_sets.TestSet(
+        name,
+        lines,
+        test_sets.paired_lines(references, len(lines)),
+        pathlib.Path(source),
+        pathlib.Path(",".join(references)),
+    )
