@@ -156,15 +156,10 @@ class HParamsTest(parameterized.TestCase):
         "decoder_max_relative_position=4",
         "self_attention_type=dot_product_relative,max_relative_position=8,"
         "decoder_max_relative_position=4",
-        "self_attention_type=dot_product_relative,add_relative_to_keys=false,"
-        "max_relative_position=8",
         "decoder_self_attention_type=dot_product_relative_bias,"
         "relative_attention_num_buckets=8",
-        "attention_window_heads=3,attention_window_layers=2",
         "num_encoder_layers=2,num_hidden_layers=4",
         "pos=emb,decoder_pos=timing,max_position_shift=3",
-        "layer_preprocess_sequence=n,layer_postprocess_sequence=da,"
-        "norm_epsilon=1e-5",
     )
     def test_a_field_with_an_effect_is_taken(self, text):
         names = [item.partition("=")[0] for item in text.split(",")]

@@ -227,15 +227,10 @@ class ImportTest(folders.TestCase):
 
     @parameterized.parameters(
         ("self_attention_type", "dot_product_relative_v2"),
-        ("self_attention_type", "dot_product_unmasked_relative_v2"),
-        ("self_attention_type", "local_mask_right"),
         ("ffn_layer", "conv_relu_conv"),
         ("pos", "timing_from_features"),
         ("norm_type", "batch"),
-        ("layer_preprocess_sequence", "dn"),
-        ("proximity_bias", True),
         ("attention_key_channels", 64),
-        ("attention_variables_3d", True),
         ("unidirectional_encoder", True),
     )
     def test_refuses_a_model_of_another_kind(self, name, value):
