@@ -125,5 +125,5 @@ class EpochEndsTest(tiny_runs.TestCase):
             mark.unlink()
         code, out, err = calls.execute(average.main, flag)
         self.assertEqual((code, out), (1, b""))
-        self.assertIn("average_epochs=3", err)
+        self.assertIn("ckpt-STEP.epoch", err)
         self.assertIn("Name the checkpoints with --n or --steps.", err)
