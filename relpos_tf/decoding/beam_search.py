@@ -133,10 +133,15 @@ def beam_search(
         symbols_to_logits_fn: With `states`, a function of (ids `[B * N, T]`
             int32, i = T - 1, states `[B * N, ...]`) that returns (logits
             `[B * N, V]`, states); without, of ids, returning logits.
-        initial_ids: See `run`; what is not described here, see `Search`.
+        initial_ids: See `run`.
+        beam_size: See `Search`.
         decode_length: integer scalar. The most ids to add.
+        vocab_size: See `Search`.
+        alpha: See `Search`.
         states: None, or tensors `[B, ...]`, repeated for the beams here. All
             axes but the first and the last may grow.
+        eos_id: See `Search`.
+        stop_early: See `Search`.
 
     Returns:
         ids and scores, as of `run`, and states `[B, N, ...]`, or None.

@@ -96,7 +96,7 @@ class CTranslate2Engine(engines.ExportEngine):
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams
-    ) -> decode_hparam.DecodeHParams:
+    ) -> decode_hparam.Completed:
         """Replaces None by the values of the export.
 
         Raises:
@@ -110,7 +110,7 @@ class CTranslate2Engine(engines.ExportEngine):
     def translate(
         self,
         items: list[engines.Item],
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ) -> list[engines.Translation]:
         """Translates lines in one batch.
 
@@ -147,7 +147,7 @@ class CTranslate2Engine(engines.ExportEngine):
         self,
         sources: list[list[int]],
         limit: int,
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
         without_padding: bool = False,
     ) -> list[list[tuple[list[int], float]]]:
         """Searches for the translations of a batch of sentences.

@@ -65,42 +65,23 @@ class DecodeHParams(fields.Record):
             )
         return cls().override(text)
 
-    def fill(self, defaults: Any) -> "DecodeHParams":
+    def fill(self, defaults: Any) -> "Completed":
         """Replaces None by the field of `defaults`, an `HParams` or like it."""
         missing = {
             name: getattr(defaults, name)
             for name, value in self.search_settings().items()
             if value is None
         }
-        return dataclasses.replace(self, **missing)
+        return Completed(**vars(self) | missing)
 
     @property
     def is_random(self) -> bool:
         """Whether translations are drawn at random."""
         return self.sampling_method == "random"
 
-    def check_n_best(self) -> None:
-        """Raises UserError unless a line can have `n_best` translations."""
-        most, reason = self.beam_size, f"beam_size={self.beam_size}"
-        if self.is_random:
-            most = MOST_DRAWN
-            reason = f"{most}, the most that are drawn of a line"
-        if self.n_best > most:
-            raise errors.UserError(
-                f"`n_best` must be 1 to {reason}. Received: {self.n_best}."
-            )
-
-    def check_beam_size(self, vocab_size: int) -> None:
-        """Raises UserError if there are more beams than pieces."""
-        if self.beam_size > vocab_size:
-            raise errors.UserError(
-                "`beam_size` must be at most the number of pieces, "
-                f"{vocab_size}. Received: {self.beam_size}."
-            )
-
     def fill_from_export(
         self, exported: "DecodeHParams", *fixed: str
-    ) -> "DecodeHParams":
+    ) -> "Completed":
         """Replaces None by the settings of an export.
 
         Args:
@@ -125,6 +106,34 @@ class DecodeHParams(fields.Record):
     def search_settings(self) -> dict[str, Any]:
         """Returns the fields that are part of an export."""
         return {name: getattr(self, name) for name in EXPORTED}
+
+
+@dataclasses.dataclass(frozen=True)
+class Completed(DecodeHParams):
+    """How to translate, without None."""
+
+    beam_size: int = fields.like(hparam.HParams, "beam_size", when=_SEARCHED)
+    alpha: float = fields.like(hparam.HParams, "alpha")
+    extra_length: int = fields.like(hparam.HParams, "extra_length")
+
+    def check_n_best(self) -> None:
+        """Raises UserError unless a line can have `n_best` translations."""
+        most, reason = self.beam_size, f"beam_size={self.beam_size}"
+        if self.is_random:
+            most = MOST_DRAWN
+            reason = f"{most}, the most that are drawn of a line"
+        if self.n_best > most:
+            raise errors.UserError(
+                f"`n_best` must be 1 to {reason}. Received: {self.n_best}."
+            )
+
+    def check_beam_size(self, vocab_size: int) -> None:
+        """Raises UserError if there are more beams than pieces."""
+        if self.beam_size > vocab_size:
+            raise errors.UserError(
+                "`beam_size` must be at most the number of pieces, "
+                f"{vocab_size}. Received: {self.beam_size}."
+            )
 
 
 def length_penalty(length: Any, alpha: Any) -> Any:

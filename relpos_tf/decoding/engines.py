@@ -213,7 +213,7 @@ class Engine(abc.ABC):
     @abc.abstractmethod
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams
-    ) -> decode_hparam.DecodeHParams:
+    ) -> decode_hparam.Completed:
         """Replaces None by the engine's own values.
 
         Raises:
@@ -224,7 +224,7 @@ class Engine(abc.ABC):
     def translate(
         self,
         items: list[Item],
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ) -> list[Translation]:
         """Translates lines in one batch.
 
@@ -284,7 +284,7 @@ class Engine(abc.ABC):
     def translation(
         self,
         found: Iterable[tuple[list[int], float]],
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ) -> Translation:
         """Returns the translation of a line, from ids and scores, best first.
 
@@ -354,7 +354,7 @@ class ExportEngine(Engine):
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams
-    ) -> decode_hparam.DecodeHParams:
+    ) -> decode_hparam.Completed:
         """Replaces None by the values of the export.
 
         Raises:

@@ -26,7 +26,7 @@ _HELP = (
 
 def run(
     translator: translator_lib.Translator,
-    decode_hparams: decode_hparam.DecodeHParams,
+    decode_hparams: decode_hparam.Completed,
 ) -> None:
     """Translates typed lines until the user leaves.
 

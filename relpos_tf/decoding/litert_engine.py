@@ -121,7 +121,7 @@ class LiteRTEngine(engines.ExportEngine):
     def translate(
         self,
         items: list[engines.Item],
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ) -> list[engines.Translation]:
         """Translates lines, one after another.
 

@@ -87,7 +87,7 @@ class ModelEngine(engines.Engine):
 
     def complete(
         self, decode_hparams: decode_hparam.DecodeHParams
-    ) -> decode_hparam.DecodeHParams:
+    ) -> decode_hparam.Completed:
         """Replaces None by the values of the model's hparams.
 
         Raises:
@@ -100,7 +100,7 @@ class ModelEngine(engines.Engine):
     def translate(
         self,
         items: list[engines.Item],
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
         found = self._find(items, decode_hparams)
@@ -182,7 +182,7 @@ class ModelEngine(engines.Engine):
 
     def function(
         self,
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
         n_best: int = 1,
         has_prefix: bool = False,
     ) -> Any:

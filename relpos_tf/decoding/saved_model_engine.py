@@ -53,7 +53,7 @@ class SavedModelEngine(engines.ExportEngine):
     def translate(
         self,
         items: list[engines.Item],
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
         found = self._details(

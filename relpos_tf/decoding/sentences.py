@@ -132,7 +132,7 @@ def check_number(number: int, most: int) -> None:
 
 
 def split(text: str, language: str = "", most: int = 10**9) -> Sentences:
-    """Splits a text, each of whose lines has one sentence or more.
+    r"""Splits a text, each of whose lines has one sentence or more.
 
     A fragment without a letter belongs to the next sentence of its line, or to
     the last one.
@@ -146,8 +146,8 @@ def split(text: str, language: str = "", most: int = 10**9) -> Sentences:
         UserError: there are more, or `sentencex` is not installed.
 
     Example:
-    >>> split("Mr. Fox runs. He\'s late.\\n", "en")
-    Sentences(texts=['Mr. Fox runs.', "He's late."], gaps=['', ' ', '\\n'])
+    >>> split("Mr. Fox runs. He's late.\n", "en")
+    Sentences(texts=['Mr. Fox runs.', "He's late."], gaps=['', ' ', '\n'])
     """
     segment = package().segment
     spans = []  # the start and the end of each sentence, with blanks

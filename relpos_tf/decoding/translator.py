@@ -289,7 +289,7 @@ class Translator:
 class _Search(NamedTuple):
     """What is wanted of each line."""
 
-    decode_hparams: decode_hparam.DecodeHParams  # completed
+    decode_hparams: decode_hparam.Completed
     with_attention: bool
 
 

@@ -71,12 +71,12 @@ def check(hparams: hparam.HParams) -> None:
         *arguments.source_positions(hparams),
     )
     reasons = [scheme.why_not_ctranslate2() for scheme in schemes]
-    for own in _stacks(hparams):
-        if _is_relative(own) and own.pos != "none":
-            reasons.append(
-                "it leaves out absolute positions where there are relative "
-                f"ones (pos={own.pos})"
-            )
+    reasons += [
+        "it leaves out absolute positions where there are relative ones "
+        f"(pos={own.pos})"
+        for own in _stacks(hparams)
+        if _is_relative(own) and own.pos != "none"
+    ]
     before = hparams.layer_preprocess_sequence == "n"
     after = hparams.layer_postprocess_sequence == "dan"
     if before == after:

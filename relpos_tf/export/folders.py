@@ -36,7 +36,7 @@ def load(
     beam_size: int | None = None,
     alpha: float | None = None,
     extra_length: int | None = None,
-) -> tuple[model_engine.ModelEngine, decode_hparam.DecodeHParams]:
+) -> tuple[model_engine.ModelEngine, decode_hparam.Completed]:
     """Loads a model to export; the arguments are those of the exporters.
 
     Returns:
@@ -59,7 +59,7 @@ def load(
 def replacing(
     folder: pathlib.Path,
     engine: model_engine.ModelEngine,
-    decode_hparams: decode_hparam.DecodeHParams,
+    decode_hparams: decode_hparam.Completed,
     info: dict[str, Any],
     has_tokenizer: bool = True,
 ) -> Iterator[pathlib.Path]:

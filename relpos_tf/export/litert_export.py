@@ -63,7 +63,7 @@ class IdTranslator(tf.Module):
     def __init__(
         self,
         model: transformer.Transformer,
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ):
         super().__init__(name="id_translator")
         self._beam_size = decode_hparams.beam_size
@@ -86,16 +86,20 @@ class IdTranslator(tf.Module):
         self._find = find
 
     @graphs.function(input_signature=_IDS)
-    def best(self, inputs, limits):
+    def best(
+        self, inputs: tf.Tensor, limits: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Returns the best translation: ids `[1, 1, T]`, scores `[1, 1]`."""
         return self._find(inputs, limits, 1)
 
     @graphs.function(input_signature=_IDS)
-    def n_best(self, inputs, limits):
+    def n_best(
+        self, inputs: tf.Tensor, limits: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
         """Returns all translations: ids `[1, N, T]`, scores `[1, N]`."""
         return self._find(inputs, limits, self._beam_size)
 
-    def signatures(self):
+    def signatures(self) -> dict[str, Any]:
         """Returns the functions to convert, by the names of the engine."""
         if self._beam_size == 1:
             return {litert_engine.BEST: self.best}

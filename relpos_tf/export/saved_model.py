@@ -60,7 +60,7 @@ class TextTranslator(tf.Module):
         self,
         model: transformer.Transformer,
         tokenizer: tokenizer_lib.AnyTokenizer,
-        decode_hparams: decode_hparam.DecodeHParams,
+        decode_hparams: decode_hparam.Completed,
     ):
         super().__init__(name="text_translator")
         # The model must not be tracked: TensorFlow 1's loader could not load
@@ -81,14 +81,14 @@ class TextTranslator(tf.Module):
         self.tokenizer = graph.tokenizer
 
     @graphs.function(input_signature=[_LINES])
-    def count_ids(self, lines):
+    def count_ids(self, lines: tf.Tensor) -> tf.Tensor:
         """Returns the number of ids of each line, EOS included: int32 `[N]`."""
         with tf.device("CPU"):
             ids = self._encode(stripped(lines))
             return tf.cast(ids.row_lengths(), tf.int32)
 
     @graphs.function(input_signature=[_LINES])
-    def translate(self, inputs):
+    def translate(self, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translates lines.
 
         Args:
@@ -104,7 +104,7 @@ class TextTranslator(tf.Module):
         return {name: details[name] for name in _OUTPUTS}
 
     @graphs.function(input_signature=[_LINES])
-    def details(self, inputs):
+    def details(self, inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Translates lines, and tells which translations are complete.
 
         Args:

@@ -370,7 +370,7 @@ async def _refusal(request, error: errors.UserError):
     return _json({"error": str(error)}, statuses.get(status, status))
 
 
-async def _http_error(request, error: exceptions.HTTPException):
+async def _http_error(request, error):
     """Answers an unknown address, or one with another method."""
     # Not of `request.url`, which is made of the host that the client names.
     text = f"{request.method} {request.scope['path']}: {error.detail}"

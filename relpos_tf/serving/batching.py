@@ -58,9 +58,13 @@ class Job:
     def __init__(self, query: queries.Query, settings: served.Settings):
         self.query = query
         self.settings = settings
-        self.future = concurrent.futures.Future()
+        self.future: concurrent.futures.Future[Any] = (
+            concurrent.futures.Future()
+        )
         self.arrived = time.monotonic()
-        self.lines = {}  # of the answer, by their index
+        self.lines: dict[
+            int, dict[str, Any]
+        ] = {}  # of the answer, by their index
         self.weights = 0  # of their attention
         # Numbers decide what is drawn for a line: a random query is never
         # joined with others.
@@ -116,7 +120,7 @@ class Worker:
         self._limits = limits
         self._metrics = metrics
         self._changed = threading.Condition()
-        self._jobs = []  # the next one first
+        self._jobs: list[Job] = []  # the next one first
         self._is_closing = False
         self._rested = 0.0  # the time until which to wait for a full batch
         self._thread = threading.Thread(

@@ -34,7 +34,7 @@ _WARM_UP = "Hello.", "This line is translated before the first request."
 class Settings(NamedTuple):
     """How to translate. Lines of equal settings can share a batch."""
 
-    decode_hparams: decode_hparam.DecodeHParams  # completed by the model
+    decode_hparams: decode_hparam.Completed
     has_attention: bool
 
     @property

@@ -1,7 +1,5 @@
 """Runs an application until a signal ends it."""
 
-import asyncio
-import contextlib
 import errno
 import ipaddress
 import logging
@@ -86,7 +84,7 @@ class _Connection(h11_impl.H11Protocol):
     most: int  # set by `Server`
     timeout_s: float
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport):
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)
         self.head = self.loop.call_later(_HEAD_S, transport.abort)
@@ -123,7 +121,7 @@ class _Connection(h11_impl.H11Protocol):
         """Whether a request is under way."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def order(self) -> tuple[bool, float]:
+    def order(self):
         """Returns what is least for the first one to close."""
         is_whole = self.is_busy and not self.cycle.more_body
         return is_whole, self.head.when()
@@ -141,10 +139,10 @@ class Server(uvicorn.Server):
             the end and some more seconds.
 
     Attributes:
-        stopped: `signals.Stopped` of the first signal; None before.
+        stopped: `signals.Stopped` of the first signal.
     """
 
-    stopped: signals.Stopped | None = None
+    stopped: signals.Stopped
 
     def __init__(self, app: Any, limits: limits_lib.Limits):
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] % 2**63  # -1: any
@@ -165,23 +163,24 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             backlog=_BACKLOG,
-            timeout_keep_alive=limits.keep_alive_s,
+            timeout_keep_alive=limits.keep_alive_s,  # type: ignore[arg-type]
             timeout_graceful_shutdown=round(limits.timeout_s + _GRACE_S),
         )
         super().__init__(config)
 
-    def capture_signals(self) -> contextlib.AbstractContextManager[None]:
+    def capture_signals(self) -> Any:
         """Handles every signal that ends a command; uvicorn handles two."""
         return signals.caught(self.handle_exit)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Notes a signal; a second SIGINT has the requests refused."""
         del frame
-        if self.should_exit and sig == signal.SIGINT:
+        if not self.should_exit:
+            self.stopped = signals.Stopped(sig)
+        elif sig == signal.SIGINT:
             for task in list(self.server_state.tasks):
                 task.get_loop().call_soon_threadsafe(task.cancel)
         self.should_exit = True
-        self.stopped = self.stopped or signals.Stopped(sig)
 
     async def shutdown(
         self, sockets: list[socket.socket] | None = None

@@ -401,8 +401,7 @@ class AppTest(parameterized.TestCase):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             answers = [pool.submit(served.translate, "a")]
             servers.wait_until(lambda: fake.batches)
-            for i in range(3):
-                answers.append(pool.submit(served.translate, f"{i}"))
+            answers += [pool.submit(served.translate, f"{i}") for i in range(3)]
             self.wait_for_queue(served, 3)
             status, headers, answer = served.post({"lines": ["more"]})
             self.assertEqual(status, 503)
