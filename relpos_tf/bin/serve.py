@@ -73,7 +73,8 @@ FLAGS.define_multi_string(
     "allowed_hosts",
     [],
     "Host that requests may name, without a port; * for any. Default: "
-    "localhost and the bound address if only this machine reaches it.",
+    "localhost and loopback addresses, if only this machine reaches the "
+    "server; else any.",
 )
 FLAGS.check("allowed_hosts", _all(_HOST), "must be as example.org, no port")
 # The fields of `limits.Limits`.

@@ -42,23 +42,6 @@ def force_prefix(
     return tf.where(has_ended, free, forced)
 
 
-def forbid_end(
-    log_probs: tf.Tensor, i: tf.Tensor, min_length: int
-) -> tf.Tensor:
-    """Forbids EOS until `min_length` ids are chosen.
-
-    Args:
-        log_probs: float32 `[R, V]`.
-        i: int32 scalar: ids chosen so far.
-        min_length: int.
-
-    Returns:
-        float32 `[R, V]`.
-    """
-    is_eos = tf.range(tf.shape(log_probs)[1]) == text.EOS_ID  # [V]
-    return tf.where(is_eos & (i < min_length), _FORBIDDEN, log_probs)
-
-
 def forbid_repetition(
     log_probs: tf.Tensor, ids: tf.Tensor, size: int
 ) -> tf.Tensor:
@@ -119,7 +102,9 @@ class Constraints(NamedTuple):
         if self.no_repeat_ngram_size:
             allowed = forbid_repetition(allowed, ids, self.no_repeat_ngram_size)
         if self.min_length:
-            allowed = forbid_end(allowed, i, self.min_length)
+            is_end = tf.range(tf.shape(log_probs)[1]) == text.EOS_ID  # [V]
+            is_early = is_end & (i < self.min_length)
+            allowed = tf.where(is_early, _FORBIDDEN, allowed)
         if self.prefix is None:
             return allowed
         prefix = shared.prefix

@@ -121,7 +121,14 @@ class CTranslate2Engine(engines.ExportEngine):
         extra_length = decode_hparams.extra_length
         limits = [item.limit(extra_length) for item in items]
         longest = max(limits)
-        self._check_length(longest, extra_length)
+        most = self._max_positions
+        if most is not None and longest > most:
+            raise errors.UserError(
+                f"This export knows {most} positions, so a line may have "
+                f"{most - extra_length} ids. Received: "
+                f"{longest - extra_length}. Cut such lines with "
+                "max_input_size, or translate with the run."
+            )
         sources = [item.content for item in items]
         results = self.search(sources, longest, decode_hparams)
         # CTranslate2 has one limit for the whole batch. Hypotheses beyond a
@@ -155,7 +162,7 @@ class CTranslate2Engine(engines.ExportEngine):
         Args:
             sources: Ids of each sentence, EOS last.
             limit: int. Most ids of a translation, EOS included.
-            decode_hparams: `DecodeHParams` without None.
+            decode_hparams: The settings.
             without_padding: bool. Whether padding is no candidate. Otherwise
                 sentences in whose best hypothesis it is are searched again.
 
@@ -212,13 +219,3 @@ class CTranslate2Engine(engines.ExportEngine):
         return sorted(
             hypotheses, key=lambda one: (one[0][-1] != text.EOS_ID, -one[1])
         )
-
-    def _check_length(self, limit: int, extra_length: int) -> None:
-        """Refuses a line that needs more positions than the export has."""
-        most = self._max_positions
-        if most is not None and limit > most:
-            raise errors.UserError(
-                f"This export knows {most} positions, so a line may have "
-                f"{most - extra_length} ids. Received: {limit - extra_length}. "
-                "Cut such lines with max_input_size, or translate with the run."
-            )

@@ -14,6 +14,11 @@ from relpos_tf import hparam
 MOST_DRAWN = 1024
 # The fields that are part of an export.
 EXPORTED = "beam_size", "alpha", "extra_length"
+# The fields that a graph of a search holds; it is given the others.
+OF_GRAPH = (
+    *("n_best", "beam_size", "min_length", "no_repeat_ngram_size"),
+    *("sampling_method", "sampling_keep_top_k"),
+)
 # The score of a place in the result that no hypothesis fills.
 NO_HYPOTHESIS = -1e7
 # Conditions of fields.
@@ -40,7 +45,7 @@ class DecodeHParams(fields.Record):
     batch_size: int = fields.number(0)  # lines translated at once; 0: 128
     n_best: int = fields.number(1, least=1)  # translations of a line
     write_beam_scores: bool = False  # and the score after each
-    return_alignments: bool = False  # and pairs of words, as 0-0 1-2
+    return_alignments: bool = False  # and pairs of words, by its attention
     max_input_size: int = fields.number(0)  # ids kept of a line; 0: all
     min_length: int = fields.number(0, most=10_000)  # ids before the end
     # No n-gram of this size twice; 0: any.
@@ -115,6 +120,17 @@ class Completed(DecodeHParams):
     beam_size: int = fields.like(hparam.HParams, "beam_size", when=_SEARCHED)
     alpha: float = fields.like(hparam.HParams, "alpha")
     extra_length: int = fields.like(hparam.HParams, "extra_length")
+
+    @property
+    def graph(self) -> tuple[Any, ...]:
+        """The values of `OF_GRAPH`."""
+        return tuple(getattr(self, name) for name in OF_GRAPH)
+
+    def merged(self) -> "Completed":
+        """Returns the same search, which finds as many as there are beams."""
+        if self.n_best == 1 or self.is_random:
+            return self
+        return dataclasses.replace(self, n_best=self.beam_size)
 
     def check_n_best(self) -> None:
         """Raises UserError unless a line can have `n_best` translations."""

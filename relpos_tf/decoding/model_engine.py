@@ -112,11 +112,11 @@ class ModelEngine(engines.Engine):
         """Searches: ids `[N, B, T]` and scores `[N, B]`."""
         size = max(item.size for item in items)
         has_prefix = any(item.prefix for item in items)
-        n_best = decode_hparams.n_best
-        is_alone = len(items) == n_best == 1 and size <= SIZES[-1]
+        is_alone = len(items) == decode_hparams.n_best == 1
         if (
             self._jit_compile
             and is_alone
+            and size <= SIZES[-1]
             and not has_prefix
             and not decode_hparams.is_random
             and not decode_hparams.min_length
@@ -129,7 +129,7 @@ class ModelEngine(engines.Engine):
             found = function([ids], [limit], float(decode_hparams.alpha))
             if found[1][0, 0] > engines.NO_HYPOTHESIS:
                 return found
-        function = self.function(decode_hparams, n_best, has_prefix)
+        function = self.function(decode_hparams, has_prefix)
         # TensorFlow warns of functions that are traced often, but not of
         # concrete ones; a graph for each of several settings is wanted.
         return function.get_concrete_function()(
@@ -183,7 +183,6 @@ class ModelEngine(engines.Engine):
     def function(
         self,
         decode_hparams: decode_hparam.Completed,
-        n_best: int = 1,
         has_prefix: bool = False,
     ) -> Any:
         """Returns a `tf.function`: ids `[N, B, T]` and scores `[N, B]`.
@@ -191,17 +190,7 @@ class ModelEngine(engines.Engine):
         There is one for all settings that share a graph, traced once for all
         shapes.
         """
-        if not decode_hparams.is_random and n_best > 1:
-            n_best = decode_hparams.beam_size  # for fewer graphs
-        key = (
-            n_best,
-            has_prefix,
-            decode_hparams.beam_size,
-            decode_hparams.min_length,
-            decode_hparams.no_repeat_ngram_size,
-            decode_hparams.sampling_method,
-            decode_hparams.sampling_keep_top_k,
-        )
+        decode_hparams = decode_hparams.merged()  # for fewer graphs
 
         def search(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             limits = constraints.Constraints(
@@ -217,7 +206,7 @@ class ModelEngine(engines.Engine):
                     limits,
                     beam_size=decode_hparams.beam_size,
                     alpha=batch["alpha"],
-                    n_best=n_best,
+                    n_best=decode_hparams.n_best,
                 )
             return search_lib.sample(
                 self.model,
@@ -231,12 +220,13 @@ class ModelEngine(engines.Engine):
                     batch["seed"],
                 ),
                 alpha=batch["alpha"],
-                n_best=n_best,
+                n_best=decode_hparams.n_best,
             )
 
         with self._lock:
             return self._functions.setdefault(
-                key, graphs.function(search, input_signature=[_BATCH])
+                (*decode_hparams.graph, has_prefix),
+                graphs.function(search, input_signature=[_BATCH]),
             )
 
     def with_attention(

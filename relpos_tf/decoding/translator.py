@@ -9,6 +9,7 @@ sentence does not depend on the others: its length limit is its own length plus
 `extra_length`.
 """
 
+import dataclasses
 import inspect
 import itertools
 import logging
@@ -197,32 +198,35 @@ class Translator:
         lines = _strings("lines", lines)
         if prefix is not None:
             prefix = _strings("prefix", prefix)
-        least = fields.Number(least=1)
-        fields.check_value("chunk_lines", chunk_lines, int, least)
         decode_hparams = self.engine.complete(
             decode_hparams or decode_hparam.DecodeHParams()
         )
         decode_hparams.check_n_best()
-        with_attention = with_attention or decode_hparams.return_alignments
-        is_steered = with_attention or prefix is not None
+        if with_attention:
+            decode_hparams = dataclasses.replace(
+                decode_hparams, return_alignments=True
+            )
+        is_steered = decode_hparams.return_alignments or prefix is not None
         if is_steered and not self.engine.is_steerable:
             raise errors.UserError(
                 "An export has no attention and takes no prefix: use the run."
             )
         chunks = _chunks(lines, prefix, chunk_lines, first_lines)
-        search = _Search(decode_hparams, with_attention)
-        return self._translations(chunks, search, progress or (lambda _: None))
+        progress = progress or (lambda _: None)
+        return self._translations(chunks, decode_hparams, progress)
 
-    def _translations(self, chunks, search, progress):
+    def _translations(self, chunks, decode_hparams, progress):
         """Yields the translation of each line, while chunks are read."""
         numbers = _Numbers([], [], [])
-        blank = engines.blank_translation(search.decode_hparams.n_best)
+        blank = engines.blank_translation(decode_hparams.n_best)
         for chunk in chunks:
-            items = self._items(chunk, search, numbers)
+            items = self._items(chunk, decode_hparams.max_input_size, numbers)
             found = {}  # by the number of the line
             done = chunk.first - 1 + len(chunk.lines) - len(items)
-            for batch in _batches(items, search, self.engine.linear_ids):
-                results = self._translate(batch, search)
+            for batch in _batches(
+                items, decode_hparams, self.engine.linear_ids
+            ):
+                results = self._translate(batch, decode_hparams)
                 for item, result in zip(batch, results, strict=True):
                     is_long = self.engine.is_long(item)
                     found[item.number] = result._replace(is_long=is_long)
@@ -233,12 +237,11 @@ class Translator:
                 progress(done + len(found))
             for number in range(chunk.first, chunk.first + len(chunk.lines)):
                 yield found.get(number, blank)
-        _warn(numbers, search.decode_hparams, self.engine.name)
+        _warn(numbers, decode_hparams, self.engine.name)
 
-    def _items(self, chunk, search, numbers):
+    def _items(self, chunk, most, numbers):
         """Returns the items of the lines that are not blank."""
         found: list[engines.Item] = []
-        most = search.decode_hparams.max_input_size
         items = self.engine.items(chunk.lines, chunk.prefixes)
         pairs = zip(chunk.lines, items, strict=True)
         for number, (line, item) in enumerate(pairs, chunk.first):
@@ -248,26 +251,22 @@ class Translator:
                 numbers.truncated.append(number)
                 item = self.engine.truncate(item, most)
             found.append(item._replace(number=number))
-        self._warn_of_long(found)
-        return found
-
-    def _warn_of_long(self, items):
-        """Names the lines unlike all of training, before they are tried."""
-        numbers = [item.number for item in items if self.engine.is_long(item)]
-        if numbers:
+        # The lines unlike all of training are named before they are tried.
+        if long := [item.number for item in found if self.engine.is_long(item)]:
             _log.warning(
                 "Longer than any source in training, which has at most %d ids: "
                 "%s. Much may be missing in the translation. Split such lines "
                 "into sentences, as --split_sentences of relpos-decoder does.",
                 self.engine.longest_source,
-                _listed(numbers),
+                _listed(long),
             )
+        return found
 
-    def _translate(self, items, search):
+    def _translate(self, items, decode_hparams):
         """Translates a batch, or its halves if memory is short."""
         try:
-            found = self.engine.translate(items, search.decode_hparams)
-            if search.with_attention:
+            found = self.engine.translate(items, decode_hparams)
+            if decode_hparams.return_alignments:
                 found = self.engine.with_attention(items, found)
             return found
         except Exception as error:
@@ -281,16 +280,9 @@ class Translator:
                 ) from error
         half = len(items) // 2
         return [
-            *self._translate(items[:half], search),
-            *self._translate(items[half:], search),
+            *self._translate(items[:half], decode_hparams),
+            *self._translate(items[half:], decode_hparams),
         ]
-
-
-class _Search(NamedTuple):
-    """What is wanted of each line."""
-
-    decode_hparams: decode_hparam.Completed
-    with_attention: bool
 
 
 class _Chunk(NamedTuple):
@@ -355,12 +347,12 @@ def _strings(name, texts):
             "str of bytes."
         )
 
-    def checked(number, one):
-        return one if isinstance(one, str) else refuse(one, f", line {number}")
-
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         refuse(texts)
-    return itertools.starmap(checked, enumerate(texts, 1))
+    return (
+        one if isinstance(one, str) else refuse(one, f", line {number}")
+        for number, one in enumerate(texts, 1)
+    )
 
 
 def _check_options(options):
@@ -403,9 +395,8 @@ def _chunks(lines, prefixes, chunk_lines, first_lines):
         raise errors.UserError(_OF_EACH_LINE + "more.")
 
 
-def _batches(items, search, linear_ids):
+def _batches(items, decode_hparams, linear_ids):
     """Yields the items that are translated together, the longest first."""
-    decode_hparams = search.decode_hparams
     most = decode_hparams.batch_size or engines.BATCH_LINES
     hypotheses = decode_hparams.beam_size  # of a line, at once
     if decode_hparams.is_random:

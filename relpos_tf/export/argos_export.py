@@ -13,6 +13,7 @@ import pathlib
 import re
 import tempfile
 import zipfile
+from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.decoding import ctranslate2_engine
@@ -97,7 +98,7 @@ def export_argos(
     return path
 
 
-def _metadata(language_pair: str, package_version: str) -> dict[str, str]:
+def _metadata(language_pair: str, package_version: str) -> dict[str, Any]:
     """Returns the content of metadata.json."""
     if not re.fullmatch(r"\d+(\.\d+)*", package_version):
         raise errors.UserError(
@@ -105,23 +106,20 @@ def _metadata(language_pair: str, package_version: str) -> dict[str, str]:
             f"1.0. Received: {package_version!r}."
         )
     source, _, target = language_pair.partition("-")
+    names = {}
+    with extras.imports("argos", "a package of Argos Translate"):
+        for code in (source, target):
+            names[code] = languages_lib.english_name(code)
+            if names[code] is None:
+                raise errors.UserError(
+                    "Expected the codes of two languages, as in "
+                    f"--language_pair=en-de. Received: {code!r}."
+                )
     return {
         "package_version": package_version,
         "argos_version": _ARGOS_VERSION,
         "from_code": source,
-        "from_name": _language(source),
+        "from_name": names[source],
         "to_code": target,
-        "to_name": _language(target),
+        "to_name": names[target],
     }
-
-
-def _language(code: str) -> str:
-    """Returns the English name of a language."""
-    with extras.imports("argos", "a package of Argos Translate"):
-        name = languages_lib.english_name(code)
-    if name is None:
-        raise errors.UserError(
-            "Expected the codes of two languages, as in --language_pair=en-de. "
-            f"Received: {code!r}."
-        )
-    return name

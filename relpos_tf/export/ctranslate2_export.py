@@ -20,9 +20,7 @@ def export_ctranslate2(
     export_dir: str | pathlib.Path,
     *,
     quantization: str = "none",
-    beam_size: int | None = None,
-    alpha: float | None = None,
-    extra_length: int | None = None,
+    **search: Any,
 ) -> pathlib.Path:
     """Writes a folder for `ctranslate2.Translator`, whole or not at all.
 
@@ -35,11 +33,7 @@ def export_ctranslate2(
             `checkpoints.candidates`.
         export_dir: Folder to write. An earlier export there is replaced.
         quantization: str. See `formats.ALL`; "none" keeps float32.
-        beam_size: int. None here and below: the value of the run's hparams.
-            These are the defaults of the loaded `Translator`.
-        alpha: float. The exponent of the length penalty.
-        extra_length: int. How many ids a translation may have more than its
-            source.
+        **search: See `folders.load`; the defaults of the loaded `Translator`.
 
     Returns:
         `export_dir`.
@@ -52,9 +46,7 @@ def export_ctranslate2(
     export_dir = folders.check(export_dir)
     formats.check_quantization("ctranslate2", quantization)
     library = ctranslate2_engine.package()
-    engine, decode_hparams = folders.load(
-        run_dir_or_checkpoint, beam_size, alpha, extra_length
-    )
+    engine, decode_hparams = folders.load(run_dir_or_checkpoint, **search)
     spec = make_spec(engine, quantization)
     info = {
         "format": ctranslate2_engine.FORMAT,

@@ -114,9 +114,10 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
     config.unk_token = tokens[text.PAD_ID]
     _set_tables(spec, model)
     _set_positions(spec, model)
-    for part, blocks, own in zip(
+    for part, blocks, norm, own in zip(
         (spec.encoder, spec.decoder),
         (model.encoder_blocks, model.decoder_blocks),
+        (model.encoder_norm, model.decoder_norm),
         _stacks(hparams),
         strict=True,
     ):
@@ -128,10 +129,6 @@ def model_spec(model: transformer.Transformer, tokens: list[str]) -> Any:
                 own.max_relative_position,
             )
             _set_bias(layer.self_attention, block.self_attention)
-    for part, norm in (
-        (spec.encoder, model.encoder_norm),
-        (spec.decoder, model.decoder_norm),
-    ):
         if norm is not None:
             _set_norm(part.layer_norm, norm)
     spec.register_source_vocabulary(tokens)

@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf import fields
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
@@ -32,12 +33,14 @@ def check(export_dir: str | pathlib.Path) -> pathlib.Path:
 
 
 def load(
-    run_dir_or_checkpoint: str | pathlib.Path,
-    beam_size: int | None = None,
-    alpha: float | None = None,
-    extra_length: int | None = None,
+    run_dir_or_checkpoint: str | pathlib.Path, **search: Any
 ) -> tuple[model_engine.ModelEngine, decode_hparam.Completed]:
-    """Loads a model to export; the arguments are those of the exporters.
+    """Loads a model to export.
+
+    Args:
+        run_dir_or_checkpoint: A run's directory, or a checkpoint.
+        **search: Settings of the export, `decode_hparam.EXPORTED`. Default:
+            the values of the run's hparams.
 
     Returns:
         The engine, and its settings without None.
@@ -45,14 +48,12 @@ def load(
     Raises:
         UserError: the run is not complete, or its model computes NaN.
     """
+    fields.check_names(search, decode_hparam.EXPORTED, "options")
     engine = model_engine.load(run_dir_or_checkpoint)
     ids = tf.constant([[text.EOS_ID]])
     if not tf.reduce_all(tf.math.is_finite(engine.model(ids, ids))):
         raise errors.UserError(engines.nan_logits(engine.name))
-    decode_hparams = engine.complete(
-        decode_hparam.DecodeHParams(beam_size, alpha, extra_length)
-    )
-    return engine, decode_hparams
+    return engine, engine.complete(decode_hparam.DecodeHParams(**search))
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from tensorflow.lite.python import convert_phase
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import litert_engine
-from relpos_tf.decoding import search
+from relpos_tf.decoding import search as search_lib
 from relpos_tf.export import folders
 from relpos_tf.export import formats
 from relpos_tf.layers import row_blocks
@@ -57,7 +57,12 @@ class IdTranslator(tf.Module):
     Args:
         model: `transformer.Transformer`, with the implementation "reshape" of
             relative attention.
-        decode_hparams: `DecodeHParams` without None; constants of the graph.
+        decode_hparams: Constants of the graph.
+
+    Attributes:
+        best: Function of ids and limits that returns the best translation:
+            `ids`, `[1, 1, T]`, and `scores`, `[1, 1]`.
+        n_best: The same of all N translations.
     """
 
     def __init__(
@@ -70,34 +75,23 @@ class IdTranslator(tf.Module):
         self.weights = [variable.value for variable in model.variables]
 
         # The converter fails on a Keras model, so this function hides it.
-        def find(inputs, limits, n_best):
-            with row_blocks.whole():
-                ids, scores = search.search(
-                    model,
-                    inputs,
-                    limits,
-                    max_length=limits[0],
-                    beam_size=decode_hparams.beam_size,
-                    alpha=decode_hparams.alpha,
-                    n_best=n_best,
-                )
-            return {"ids": ids, "scores": scores}
+        def function(n_best):
+            def find(inputs, limits):
+                with row_blocks.whole():
+                    ids, scores = search_lib.search(
+                        model,
+                        inputs,
+                        limits,
+                        max_length=limits[0],
+                        beam_size=decode_hparams.beam_size,
+                        alpha=decode_hparams.alpha,
+                        n_best=n_best,
+                    )
+                return {"ids": ids, "scores": scores}
 
-        self._find = find
+            return graphs.function(find, input_signature=_IDS)
 
-    @graphs.function(input_signature=_IDS)
-    def best(
-        self, inputs: tf.Tensor, limits: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Returns the best translation: ids `[1, 1, T]`, scores `[1, 1]`."""
-        return self._find(inputs, limits, 1)
-
-    @graphs.function(input_signature=_IDS)
-    def n_best(
-        self, inputs: tf.Tensor, limits: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Returns all translations: ids `[1, N, T]`, scores `[1, N]`."""
-        return self._find(inputs, limits, self._beam_size)
+        self.best, self.n_best = function(1), function(self._beam_size)
 
     def signatures(self) -> dict[str, Any]:
         """Returns the functions to convert, by the names of the engine."""
@@ -111,9 +105,7 @@ def export_litert(
     export_dir: str | pathlib.Path,
     *,
     quantization: str = "none",
-    beam_size: int | None = None,
-    alpha: float | None = None,
-    extra_length: int | None = None,
+    **search: Any,
 ) -> pathlib.Path:
     """Writes a folder for LiteRT, whole or not at all.
 
@@ -125,11 +117,8 @@ def export_litert(
             `checkpoints.candidates`.
         export_dir: Folder to write. An earlier export there is replaced.
         quantization: str. See `formats.ALL`; "none" keeps float32.
-        beam_size: int. None here and below: the value of the run's hparams.
-            This and `alpha` become part of the model.
-        alpha: float. The exponent of the length penalty.
-        extra_length: int. How many ids a translation may have more than its
-            source; the default of the loaded `Translator`.
+        **search: See `folders.load`. `beam_size` and `alpha` become part of
+            the model.
 
     Returns:
         `export_dir`.
@@ -142,9 +131,7 @@ def export_litert(
     export_dir = folders.check(export_dir)
     formats.check_quantization("litert", quantization)
     litert_engine.package()
-    engine, decode_hparams = folders.load(
-        run_dir_or_checkpoint, beam_size, alpha, extra_length
-    )
+    engine, decode_hparams = folders.load(run_dir_or_checkpoint, **search)
     module = IdTranslator(with_lookups(engine.model), decode_hparams)
     content = convert(module, quantization)
     if quantization == "none":

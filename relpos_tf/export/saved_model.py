@@ -7,6 +7,7 @@ Shapes: N lines, S source length, B beams, T target length.
 """
 
 import pathlib
+from typing import Any
 
 import tensorflow as tf
 
@@ -14,7 +15,7 @@ from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.decoding import search
+from relpos_tf.decoding import search as search_lib
 from relpos_tf.export import folders
 from relpos_tf.models import transformer
 from relpos_tf.utils import graphs
@@ -53,7 +54,7 @@ class TextTranslator(tf.Module):
     Args:
         model: `transformer.Transformer`.
         tokenizer: `tokenizer.Tokenizer` with a piece for each id.
-        decode_hparams: `DecodeHParams` without None; constants of the graph.
+        decode_hparams: Constants of the graph.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class TextTranslator(tf.Module):
         # The model must not be tracked: TensorFlow 1's loader could not load
         # the SavedModel then. TensorFlow tracks every attribute that holds
         # something trackable, so this is a function.
-        self._search = lambda inputs, limits: search.search(
+        self._search = lambda inputs, limits: search_lib.search(
             model,
             inputs,
             limits,
@@ -158,9 +159,7 @@ def stripped(lines: tf.Tensor) -> tf.Tensor:
 def export_saved_model(
     run_dir_or_checkpoint: str | pathlib.Path,
     export_dir: str | pathlib.Path,
-    beam_size: int | None = None,
-    alpha: float | None = None,
-    extra_length: int | None = None,
+    **search: Any,
 ) -> pathlib.Path:
     """Writes a SavedModel, whole or not at all.
 
@@ -172,10 +171,7 @@ def export_saved_model(
         run_dir_or_checkpoint: A run's directory, or a checkpoint, see
             `checkpoints.candidates`.
         export_dir: Folder to write. An earlier export there is replaced.
-        beam_size: int. None here and below: the value of the run's hparams.
-        alpha: float. The exponent of the length penalty.
-        extra_length: int. How many ids a translation may have more than its
-            source.
+        **search: See `folders.load`.
 
     Returns:
         `export_dir`.
@@ -185,9 +181,7 @@ def export_saved_model(
             `export_dir` holds something else.
     """
     export_dir = folders.check(export_dir)
-    engine, decode_hparams = folders.load(
-        run_dir_or_checkpoint, beam_size, alpha, extra_length
-    )
+    engine, decode_hparams = folders.load(run_dir_or_checkpoint, **search)
     module = TextTranslator(engine.model, engine.tokenizer, decode_hparams)
     with folders.replacing(
         export_dir, engine, decode_hparams, dict(_INFO), False

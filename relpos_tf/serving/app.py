@@ -210,7 +210,8 @@ class _Answers:
         except errors.UserError as error:
             return await _refusal(request, error)
         except asyncio.CancelledError:  # the server does not wait any longer
-            return await _refusal(request, limits_lib.stopping())
+            refused = limits_lib.RefusedError(503, limits_lib.STOPPING)
+            return await _refusal(request, refused)
         except requests.ClientDisconnect:
             return responses.Response(status_code=_HUNG_UP)
         except exceptions.HTTPException as error:
@@ -232,10 +233,11 @@ class _Answers:
             request.state.statuses = libretranslate.STATUSES
             return await self._answer_texts(request, values, begun)
         query = queries.parse(values)
-        worker = self._worker(query.model)
+        name = query.model or next(iter(self._workers))
+        fields.check_names([name[:40]], self._workers, "models")
+        worker = self._workers[name]
         lines = await self._lines(request, worker, query, begun)
         # Attention weights take seconds, in which others are answered.
-        name = worker.model.name
         return _response(await asyncio.to_thread(served.answer, name, lines))
 
     async def _answer_texts(self, request, values, begun):
@@ -272,12 +274,6 @@ class _Answers:
         if query.split_sentences:
             return served.group(texts, lines, model.languages[1])
         return lines
-
-    def _worker(self, name):
-        """Returns the worker of a model; "": the first."""
-        name = name or next(iter(self._workers))
-        fields.check_names([name[:40]], self._workers, "models")
-        return self._workers[name]
 
     async def _read(self, request):
         """Returns the fields of a request: a JSON object, or a form.

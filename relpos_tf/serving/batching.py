@@ -26,6 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
+from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.serving import limits as limits_lib
 from relpos_tf.serving import metrics as metrics_lib
@@ -55,7 +56,7 @@ class Job:
             `served.line_of`. Cancelling it gives up the query.
     """
 
-    def __init__(self, query: queries.Query, settings: served.Settings):
+    def __init__(self, query: queries.Query, settings: decode_hparam.Completed):
         self.query = query
         self.settings = settings
         self.future: concurrent.futures.Future[Any] = (
@@ -68,8 +69,7 @@ class Job:
         self.weights = 0  # of their attention
         # Numbers decide what is drawn for a line: a random query is never
         # joined with others.
-        is_random = settings.decode_hparams.is_random
-        self.key = (settings, id(self)) if is_random else settings
+        self.key = (settings, id(self) if settings.is_random else 0)
         # The indices of the lines that no batch has taken: similar lengths
         # together, the longest first.
         self.waiting = collections.deque(
@@ -157,7 +157,7 @@ class Worker:
         with self._changed:
             waiting = self.waiting()
             if self._is_closing:
-                raise limits_lib.stopping()
+                raise limits_lib.RefusedError(503, limits_lib.STOPPING)
             # An empty queue takes any query.
             if waiting and waiting + len(job.waiting) > most:
                 raise limits_lib.RefusedError(
@@ -240,7 +240,7 @@ class Worker:
         """Takes lines from the queue, one of each job in turn."""
         first = self._jobs[0]
         most = self._limits.max_batch_lines
-        if first.settings.has_attention:
+        if first.settings.return_alignments:
             most = min(most, ATTENTION_LINES)
         turns = collections.deque(
             job for job in self._jobs if job.key == first.key
@@ -248,7 +248,8 @@ class Worker:
         batch, longest, size = [], 0, first.next_size
         while turns and len(batch) < most:
             job = turns.popleft()
-            if not _are_alike(size, job.next_size):
+            sizes = size, job.next_size
+            if max(sizes) > MOST_UNLIKE * min(sizes):
                 continue  # it keeps its place, and comes first in the end
             longest = max(longest, job.next_size)
             if batch and longest * (len(batch) + 1) > BATCH_IDS:
@@ -298,16 +299,11 @@ class Worker:
             )
             self._fail(job, errors.UserError(message))
         elif len(job.lines) == number:
-            job.settle([job.lines[i] for i in range(number)])
             if cut := sum(not x["complete"] for x in job.lines.values()):
                 text = "Translations of %s that the length limit cut off: %d."
                 _log.warning(text, self.model.name, cut)
+            job.settle([job.lines[i] for i in range(number)])
 
     def _fail(self, job, error):
         is_ours = isinstance(error, errors.UserError)
         job.settle(error if is_ours else limits_lib.failed(error))
-
-
-def _are_alike(size, other):
-    """Returns whether lines of these sizes can share a batch."""
-    return max(size, other) <= MOST_UNLIKE * min(size, other)

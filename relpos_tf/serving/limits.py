@@ -8,6 +8,7 @@ from relpos_tf import errors
 from relpos_tf import fields
 
 _log = logging.getLogger("relpos_tf")
+STOPPING = "The server stops."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +73,3 @@ def failed(error: Exception) -> RefusedError:
     frames = "".join(traceback.format_tb(error.__traceback__))
     _log.error("A request failed.\n%s%s", frames, ascii(error))
     return RefusedError(500, "The server failed; its log says why.")
-
-
-def stopping() -> RefusedError:
-    """Returns the refusal of a server that stops."""
-    return RefusedError(503, "The server stops.")

@@ -23,33 +23,31 @@ class Metrics:
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
         prometheus_client.ProcessCollector(registry=self._registry)
-        counter = prometheus_client.Counter
-        histogram = prometheus_client.Histogram
-        self.requests = self._make(
-            counter,
+        own: Any = {"namespace": "relpos", "registry": self._registry}
+        self.requests = prometheus_client.Counter(
             "requests",
             "Requests to translate, by status; 499: the client hung up.",
-            label="status",
+            ["status"],
+            **own,
         )
-        self.request_seconds = self._make(
-            histogram,
+        own["labelnames"] = ["model"]
+        histogram = prometheus_client.Histogram
+        self.request_seconds = histogram(
             "request_seconds",
             "Seconds from a request's arrival to its translations.",
+            **own,
         )
-        self.lines = self._make(counter, "lines", "Translated lines.")
-        self.batch_lines = self._make(
-            histogram, "batch_lines", "Lines of a batch.", buckets=_LINES
+        self.lines = prometheus_client.Counter(
+            "lines", "Translated lines.", **own
         )
-        self.batch_seconds = self._make(
-            histogram, "batch_seconds", "Seconds of a batch."
+        self.batch_lines = histogram(
+            "batch_lines", "Lines of a batch.", buckets=_LINES, **own
         )
-        self.queue_lines = self._make(
-            prometheus_client.Gauge, "queue_lines", "Waiting lines."
+        self.batch_seconds = histogram(
+            "batch_seconds", "Seconds of a batch.", **own
         )
-
-    def _make(self, kind, name, text, label="model", **kwargs) -> Any:
-        return kind(
-            f"relpos_{name}", text, [label], registry=self._registry, **kwargs
+        self.queue_lines = prometheus_client.Gauge(
+            "queue_lines", "Waiting lines.", **own
         )
 
     def text(self) -> bytes:

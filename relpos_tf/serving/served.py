@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,31 +15,10 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import sentences
 from relpos_tf.serving import queries
 
-# A run keeps a graph in memory for each kind of search: each number of
-# translations, and each value of these settings.
-_OF_GRAPH = (
-    "n_best",
-    "beam_size",
-    "min_length",
-    "no_repeat_ngram_size",
-    "sampling_method",
-    "sampling_keep_top_k",
-)
-MOST_KINDS = 64  # besides those of the page
+# Graphs of searches that a run keeps in memory, besides those of the page.
+MOST_KINDS = 64
 _DIGITS = 4
 _WARM_UP = "Hello.", "This line is translated before the first request."
-
-
-class Settings(NamedTuple):
-    """How to translate. Lines of equal settings can share a batch."""
-
-    decode_hparams: decode_hparam.Completed
-    has_attention: bool
-
-    @property
-    def kind(self) -> tuple[Any, ...]:
-        """What decides the graph of a search."""
-        return tuple(getattr(self.decode_hparams, name) for name in _OF_GRAPH)
 
 
 class ServedModel:
@@ -51,6 +29,11 @@ class ServedModel:
         translator: `translator.Translator`, or anything with its
             `translations` and `engine`.
         description: dict. What `/models` says of it besides.
+
+    Attributes:
+        beam_size: int. Most translations of a line, unless a request changes
+            it.
+        languages: The codes of source and target; "" where unknown.
     """
 
     def __init__(
@@ -66,9 +49,14 @@ class ServedModel:
         self._defaults = translator.engine.complete(
             decode_hparam.DecodeHParams()
         )
+        self.beam_size = self._defaults.beam_size
+        self.languages = tuple(
+            self._description.get(f"{side}_language", "")
+            for side in ("source", "target")
+        )
         # Exports have neither attention nor graphs to keep.
         self._is_run = translator.engine.is_steerable
-        self._kinds = {settings.kind for settings in self.page_settings()}
+        self._kinds = {settings.graph for settings in self.page_settings()}
         self._most_kinds = len(self._kinds) + MOST_KINDS
 
     def describe(self) -> dict[str, Any]:
@@ -80,20 +68,9 @@ class ServedModel:
             **self._defaults.search_settings(),
         }
 
-    @property
-    def languages(self) -> tuple[str, str]:
-        """The codes of source and target; "" where unknown."""
-        known = self._description.get
-        return known("source_language", ""), known("target_language", "")
-
     def sizes(self, lines: Sequence[str]) -> list[int]:
         """Returns the number of ids of each line."""
         return [item.size for item in self._translator.engine.items(lines)]
-
-    @property
-    def beam_size(self) -> int:
-        """Most translations of a line, unless a request changes it."""
-        return self._defaults.beam_size
 
     def split(self, query: queries.Query, most: int) -> list[Any]:
         """Returns the `sentences.Sentences` of each line of a query.
@@ -109,24 +86,23 @@ class ServedModel:
             sentences.check_number(sum(len(x.texts) for x in found), most)
         return found
 
-    def settings(self, query: queries.Query) -> Settings:
-        """Returns the settings of a query.
+    def settings(self, query: queries.Query) -> decode_hparam.Completed:
+        """Returns the settings of a query; equal ones can share a batch.
 
         Raises:
             UserError: the model cannot translate so.
         """
-        how = self._translator.engine.complete(query.decode_hparams)
-        how = dataclasses.replace(how, n_best=query.n_best)
-        # Checks everything at the call.
-        self._translations(Settings(how, query.attention), [])
-        if query.n_best > 1 and not how.is_random:
-            # The search is the same, and such lines can share a batch.
-            how = dataclasses.replace(how, n_best=how.beam_size)
-        return Settings(how, query.attention)
+        how = dataclasses.replace(
+            self._translator.engine.complete(query.decode_hparams),
+            n_best=query.n_best,
+            return_alignments=query.attention,
+        )
+        self._translator.translations([], how)  # checks everything at the call
+        return how.merged()
 
     def translate(
         self,
-        settings: Settings,
+        settings: decode_hparam.Completed,
         lines: Sequence[str],
         numbers: Sequence[int] = (),
     ) -> list[engines.Translation]:
@@ -143,22 +119,15 @@ class ServedModel:
             UserError: a line cannot be translated, or there would be too many
                 kinds of searches.
         """
-        self._add_kind(settings.kind)
-        if not settings.decode_hparams.is_random:
-            return list(self._translations(settings, lines))
+        self._add_kind(settings.graph)
+        if not settings.is_random:
+            return list(self._translator.translations(lines, settings))
         # Blank lines, for which nothing is drawn, stand for the others.
         places = [""] * (max(numbers) + 1)
         for number, line in zip(numbers, lines, strict=True):
             places[number] = line
-        found = list(self._translations(settings, places))
+        found = list(self._translator.translations(places, settings))
         return [found[number] for number in numbers]
-
-    def _translations(self, settings, lines):
-        return self._translator.translations(
-            lines,
-            settings.decode_hparams,
-            with_attention=settings.has_attention,
-        )
 
     def _add_kind(self, kind):
         """Notes a kind of search; refuses one too many."""
@@ -167,18 +136,18 @@ class ServedModel:
         if len(self._kinds) >= self._most_kinds:
             raise errors.UserError(
                 f"This server searches in at most {MOST_KINDS} different ways, "
-                f"and has done so: {', '.join(_OF_GRAPH)} must be "
+                f"and has done so: {', '.join(decode_hparam.OF_GRAPH)} must be "
                 "those of an earlier request."
             )
         self._kinds.add(kind)
 
-    def page_settings(self) -> list[Settings]:
+    def page_settings(self) -> list[decode_hparam.Completed]:
         """Returns the settings of the requests that the page makes."""
         how = self._defaults
         return [
-            Settings(dataclasses.replace(how, n_best=n_best), has_attention)
+            dataclasses.replace(how, n_best=n, return_alignments=has_attention)
             for has_attention in (False, True)[: 1 + self._is_run]
-            for n_best in sorted({1, how.beam_size})
+            for n in sorted({1, how.beam_size})
         ]
 
     def warm_up_steps(self) -> list[Callable[[], Any]]:

@@ -1,4 +1,4 @@
-"""Ends and n-grams; `search_options_test` has the constraints of searches."""
+"""N-grams; `search_options_test` has the constraints of searches."""
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +13,6 @@ def allowed(log_probs):
 
 
 class ConstraintsTest(tf.test.TestCase, parameterized.TestCase):
-    def test_end_is_forbidden_until_the_least_length(self):
-        for i, is_allowed in ((0, False), (3, False), (4, True), (5, True)):
-            found = constraints.forbid_end(tf.zeros([1, 7]), tf.constant(i), 4)
-            self.assertEqual(1 in allowed(found)[0], is_allowed)
-
     @parameterized.parameters(1, 2, 3, 4)
     def test_repetition_agrees_with_a_search_through_sets(self, size):
         random = np.random.default_rng(size)

@@ -23,7 +23,6 @@ from tests.ctranslate2_runs import LINES
 from tests.ctranslate2_runs import PRE_NORM
 from tests.ctranslate2_runs import export_of
 from tests.ctranslate2_runs import ours
-from tests.data import spelling_test
 
 # More threads than processors wait for one another.
 ONE_THREAD = mock.patch.dict(os.environ, {"OMP_NUM_THREADS": "1"})
@@ -71,14 +70,6 @@ class EngineTest(parameterized.TestCase):
         for line, texts, some in zip(LINES, all_texts, all_scores, strict=True):
             self.assertEqual(some, sorted(some, reverse=True))
             self.assertLen(set(texts), 3 if line.strip() else 1)
-
-    def test_a_line_that_shows_nothing_is_blank(self):
-        lines = [*spelling_test.SHOW_NOTHING, "7"]
-        translator = relpos_tf.Translator.load(export_of())
-        texts, scores = self.outputs(translator, lines)
-        self.assertEqual(set(texts[:-1]), {""})
-        self.assertEqual(set(scores[:-1]), {0.0})
-        self.assertNotEqual(texts[-1], "")
 
     def test_padding_is_in_no_translation(self):
         changes = {"seed": 7, "padding": 30.0}
@@ -211,31 +202,11 @@ class EngineTest(parameterized.TestCase):
         with self.assertRaises(expected):
             engine.translate(engine.items(["7"]), settings)
 
-    def test_what_ends_stands_before_what_was_cut_off(self):
-        engine = ctranslate2_engine.CTranslate2Engine(export_of())
-        ids = [[7] * 7, [1], [5] * 6 + [1]]
-        result = types.SimpleNamespace(
-            hypotheses=[[engine._tokens[i] for i in row] for row in ids],
-            scores=[-2.0, -6.0, -8.0],
-        )
-        self.assertEqual(
-            engine._ranked(result, 1.0),
-            [(ids[2], -4.0), (ids[1], -6.0), (ids[0], -1.0)],
-        )
-
     def test_only_what_the_search_knows_may_be_set(self):
         engine = ctranslate2_engine.CTranslate2Engine(export_of())
         for wanted, message in (
             ({"beam_size": 10**6}, "at most the number of pieces"),
             ({"min_length": 3}, "has min_length=0. Received: min_length=3"),
-            ({"extra_length": 2**31 - 8}, "`extra_length` must be at most"),
         ):
             with self.assertRaisesRegex(errors.UserError, message):
                 engine.complete(decode_hparam.DecodeHParams(**wanted))
-        settings = engine.complete(
-            decode_hparam.DecodeHParams(alpha=1.0, batch_size=2)
-        )
-        self.assertEqual(
-            settings.search_settings(),
-            {"beam_size": 3, "alpha": 1.0, "extra_length": 7},
-        )

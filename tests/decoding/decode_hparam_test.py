@@ -8,15 +8,11 @@ from relpos_tf.decoding import decode_hparam
 
 class DecodeHParamsTest(parameterized.TestCase):
     @parameterized.parameters(
-        ("extra_length", "10001", "at most 10000"),
         ("min_length", "1000000", "at most 10000"),
-        ("no_repeat_ngram_size", "101", "at most 100"),
         ("beam_size", "3000000000", "at most 2147483647"),
         ("random_seed", "-2147483648", "at least -2147483647"),
-        ("sampling_temp", "inf", "a finite number"),
         ("sampling_temp", "1e-39", "at least 1e-30"),
         ("sampling_top_p", "0", "above 0"),
-        ("sampling_top_p", "1.1", "at most 1"),
     )
     def test_numbers_that_mean_nothing_are_refused(self, name, value, expected):
         with self.assertRaises(errors.UserError) as caught:
@@ -29,19 +25,6 @@ class DecodeHParamsTest(parameterized.TestCase):
     def test_the_name_of_tensor2tensor_leads_to_that_here(self):
         with self.assertRaisesRegex(errors.UserError, "are n_best=N"):
             decode_hparam.DecodeHParams.parse("alpha=1,return_beams=true")
-
-    @parameterized.parameters(
-        ("extra_length", "10000", 10000),
-        ("random_seed", "-1", -1),
-        ("sampling_temp", "1e-30", 1e-30),
-        # As in hparams.
-        ("write_beam_scores", "No", False),
-    )
-    def test_what_means_something_is_taken(self, name, text, value):
-        settings = decode_hparam.DecodeHParams.parse(
-            f"sampling_method=random,{name}={text}"
-        )
-        self.assertEqual(getattr(settings, name), value)
 
     @parameterized.parameters(
         ("sampling_keep_top_k=3", "sampling_method=random"),

@@ -115,13 +115,3 @@ class LoadingTest(tf.test.TestCase, parameterized.TestCase):
                 errors.UserError, "must be local.*/run"
             ):
                 load(path)
-
-    @parameterized.parameters("", "missing", "ckpt-7")
-    def test_what_is_no_run_is_refused(self, name):
-        folder = pathlib.Path(self.create_tempdir().full_path, "a", "b")
-        folder.mkdir(parents=True)
-        for path in tiny_run.path(2).glob("ckpt-*"):
-            if name:
-                shutil.copy(path, folder)
-        with self.assertRaisesRegex(errors.UserError, "Expected a "):
-            loading.load_model(folder / name)

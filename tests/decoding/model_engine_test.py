@@ -1,6 +1,5 @@
 """Lines alone, whose search XLA compiles, against lines of a batch."""
 
-import pathlib
 from unittest import mock
 
 import numpy as np
@@ -8,10 +7,7 @@ import tensorflow as tf
 from absl.testing import parameterized
 
 import relpos_tf
-from relpos_tf import errors
-from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
-from relpos_tf.utils import checked_json
 from tests import tiny_run
 
 LINES = ["Where is the station?", "7", "It is raining.", "seven days"]
@@ -86,15 +82,3 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
                 step()
         sizes = [call.args[1] for call in compiled.call_args_list]
         self.assertEqual(sizes, [2, 3])
-
-    def test_an_export_is_not_compiled(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        info = {"format": "litert", "files": {}, "decode_hparams": {}}
-        info |= {"tokenizer": "", "tokenizer_sha256": "", "longest_source": 0}
-        info |= {"max_positions": None}
-        content = checked_json.dumps(info)
-        (folder / export_files.EXPORT_INFO).write_text(content)
-        with self.assertRaisesRegex(
-            errors.UserError, "for runs and checkpoints.*an export for LiteRT"
-        ):
-            relpos_tf.Translator.load(folder, jit_compile=True)

@@ -14,14 +14,12 @@ from absl.testing import parameterized
 import relpos_tf
 from relpos_tf import errors
 from relpos_tf.data import spelling
-from relpos_tf.decoding import beam_search
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import export_files
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.export import saved_model
-from relpos_tf.utils import text as text_lib
 from tests import tiny_run
 from tests.data import spelling_test
 
@@ -108,30 +106,12 @@ class OrderTest(tf.test.TestCase, parameterized.TestCase):
         ]
         self.assertEqual(found, ["BB", "", "A", "", "DDDD", "CCC", "BB", ""])
 
-    def test_hypotheses_and_scores_come_when_wanted(self):
-        self.assertEqual(
-            self.translator.translate(["a", ""], n_best=2, return_scores=True),
-            [
-                (["A", "A1"], [0.0, -1.0]),
-                (["", ""], [0.0, beam_search.NO_HYPOTHESIS]),
-            ],
-        )
-        self.assertEqual(
-            self.translator.translate(["a", ""], return_scores=True),
-            [("A", 0.0), ("", 0.0)],
-        )
-
     def test_progress_counts_every_line(self):
         told = []
-        settings = decode_hparam.DecodeHParams(batch_size=2)
-        list(
-            self.translator.translations(
-                ["a", "", "b", "c"],
-                settings,
-                chunk_lines=2,
-                progress=told.append,
-            )
+        found = self.translator.translations(
+            ["a", "", "b", "c"], chunk_lines=2, progress=told.append
         )
+        self.assertLen(list(found), 4)
         self.assertEqual(told, [2, 4])
 
     def test_batches_are_bounded_and_long_lines_alone(self):
@@ -361,45 +341,17 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         function = translator.engine.function(settings)
         self.assertEqual(function.experimental_get_tracing_count(), 1)
 
-    def test_limit_is_the_lines_own_length_and_extra_length(self):
-        engine = self.translator.engine
-        settings = engine.complete(decode_hparam.DecodeHParams())
-        seen = []
-        function = engine.function(settings)
-
-        def spy(batch):
-            rows = batch["sources"], batch["limits"]
-            seen.extend(zip(*map(np.array, rows), strict=True))
-            return function(batch)
-
-        spy.get_concrete_function = lambda: spy
-        with mock.patch.object(engine, "function", return_value=spy):
-            engine.translate(engine.items(["7", LINES[2]]), settings)
-        self.assertLen(seen, 2)
-        for ids, limit in seen:
-            self.assertEqual(limit, np.count_nonzero(ids) + 7)
-
     def test_settings_of_the_call_come_before_those_of_the_run(self):
-        base = self.translator.translate(LINES[:1], return_scores=True)[0]
-        same = self.translator.translate(
-            LINES[:1],
-            beam_size=3,
-            alpha=0.6,
-            extra_length=7,
-            return_scores=True,
-        )[0]
-        short = self.translator.translate(
-            LINES[:1], extra_length=0, alpha=0.0, return_scores=True
-        )[0]
+        base, same, short = (
+            self.translator.translate(LINES[:1], return_scores=True, **options)
+            for options in (
+                {},
+                {"beam_size": 3, "alpha": 0.6, "extra_length": 7},
+                {"extra_length": 0, "alpha": 0.0},
+            )
+        )
         self.assertEqual(base, same)
         self.assertNotEqual(base, short)
-
-    def test_cut_line_keeps_its_end(self):
-        engine = self.translator.engine
-        (item,) = engine.items([LINES[2]])
-        cut = engine.truncate(item, 5)
-        self.assertEqual(cut.content, [*item.content[:4], text_lib.EOS_ID])
-        self.assertEqual(cut.size, 5)
 
     @parameterized.parameters("", "average")
     def test_a_program_in_a_run_is_not_run(self, place):

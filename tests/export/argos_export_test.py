@@ -8,6 +8,7 @@ and `translate.apply_packaged_translation`.
 import json
 import shutil
 import sys
+import types
 import zipfile
 from unittest import mock
 
@@ -69,46 +70,48 @@ def search(translator, rows, **options):
 class Client:
     """The client, with the package in `folder`."""
 
+    options = types.MappingProxyType({"replace_unknowns": True})
+
     def __init__(self, folder):
         self.translator = translator_of(folder / "model")
         self.processor = sentencepiece.SentencePieceProcessor(
             model_file=str(folder / "sentencepiece.model")
         )
 
+    def encode(self, sentences):
+        return [self.processor.encode(one, out_type=str) for one in sentences]
+
+    def decode(self, pieces):
+        return self.processor.decode_pieces(pieces).replace("\u2581", " ")
+
     def translate(self, sentences):
-        rows = [self.processor.encode(one, out_type=str) for one in sentences]
-        found = search(self.translator, rows, replace_unknowns=True)
+        rows = self.encode(sentences)
+        found = search(self.translator, rows, **self.options)
         texts = []
         for i in range(4):
-            pieces = [p for one in found for p in one.hypotheses[i]]
-            text = self.processor.decode_pieces(pieces)
-            text = text.replace("\u2581", " ").replace("_", " ")
-            texts.append(text.removeprefix(" "))
+            text = self.decode([p for one in found for p in one.hypotheses[i]])
+            texts.append(text.replace("_", " ").removeprefix(" "))
         return texts
 
 
-class Ours:
+class Ours(Client):
     """Our engine of an export for CTranslate2, with the same settings."""
+
+    options = types.MappingProxyType({})
 
     def __init__(self, folder):
         self.engine = ctranslate2_engine.CTranslate2Engine(folder)
-        self.tokens = json.loads(
-            (folder / ctranslate2_engine.VOCABULARY).read_text()
-        )
+        self.tokens = self.engine.tokenizer.pieces()
         self.translator = translator_of(folder)
 
-    def translate(self, sentences):
-        rows = [
+    def encode(self, sentences):
+        return [
             [self.tokens[i] for i in item.content[:-1]]
             for item in self.engine.items(sentences)
         ]
-        found = search(self.translator, rows)
-        texts = []
-        for i in range(4):
-            ids = [self.tokens.index(p) for f in found for p in f.hypotheses[i]]
-            text = self.engine.tokenizer.decode(ids)
-            texts.append(text.replace("_", " ").removeprefix(" "))
-        return texts
+
+    def decode(self, pieces):
+        return self.engine.tokenizer.decode(map(self.tokens.index, pieces))
 
 
 class ArgosExportTest(folders.TestCase):

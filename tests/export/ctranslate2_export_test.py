@@ -1,5 +1,6 @@
 """The folder for CTranslate2: its files, its checks, and refusals."""
 
+import functools
 import json
 import re
 import shutil
@@ -41,10 +42,7 @@ class ExportTest(folders.TestCase):
         folder = self.copy()
         info = json.loads((folder / "export_info.json").read_text())
         self.assertEqual(info["format"], "ctranslate2")
-        self.assertEqual(info["quantization"], "none")
-        self.assertIsNone(info["max_positions"])
         self.assertEqual(info["longest_source"], 256)
-        self.assertIn("ctranslate2", info["versions"])
         self.assertEqual(folder.stat().st_mode & 0o777, 0o755)
         tokens = tokenizer_lib.load(folder / "tokenizer.model")
         pieces = tokens.pieces()
@@ -99,17 +97,18 @@ class ExportTest(folders.TestCase):
 
     def test_refusal_leaves_nothing_behind(self):
         target = self.folder / "new"
-        with self.assertRaisesRegex(errors.UserError, "leaves out absolute"):
-            ctranslate2_export.export_ctranslate2(tiny_run.path(), target)
-        with self.assertRaisesRegex(errors.UserError, "must be one of none, "):
-            ctranslate2_export.export_ctranslate2(
-                run_of(), target, quantization="int4"
-            )
-        with (
-            mock.patch.object(export_files, "EXPORT_INFO", "no/such/folder"),
-            self.assertRaises(OSError),
-        ):
-            ctranslate2_export.export_ctranslate2(run_of(), target)
+        export = ctranslate2_export.export_ctranslate2
+        refuses = functools.partial(self.assertRaisesRegex, errors.UserError)
+        refuses("leaves out absolute", export, tiny_run.path(), target)
+        one_of = "must be one of none, "
+        refuses(one_of, export, run_of(), target, quantization="int4")
+        with mock.patch.object(export_files, "EXPORT_INFO", "no/such/folder"):
+            self.assertRaises(OSError, export, run_of(), target)
+        folder = export_of()
+        with mock.patch.dict(sys.modules, {"ctranslate2": None}):
+            extra = r"relpos_tf\[ctranslate2\]"
+            refuses(extra, relpos_tf.Translator.load, folder)
+            refuses(extra, export, run_of(), target)
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_only_an_export_is_replaced(self):
@@ -127,11 +126,6 @@ class ExportTest(folders.TestCase):
 
     def test_damaged_exports_are_named(self):
         folder = self.copy()
-        (folder / "model.bin").write_bytes(b"x")
-        with self.assertRaisesRegex(errors.UserError, "model.bin is damaged"):
-            relpos_tf.Translator.load(folder)
-        shutil.rmtree(folder)
-        folder = self.copy()
         pieces.learn(
             pieces.count_words(["another"] * 9), folder / "tokenizer.model", 300
         )
@@ -146,17 +140,3 @@ class ExportTest(folders.TestCase):
         (folder / "model.bin").write_bytes(b"x")
         with self.assertRaisesRegex(errors.UserError, "complete export"):
             relpos_tf.Translator.load(folder)
-
-    def test_missing_library_is_named(self):
-        folder = export_of()
-        with mock.patch.dict(sys.modules, {"ctranslate2": None}):
-            for action in (
-                lambda: relpos_tf.Translator.load(folder),
-                lambda: ctranslate2_export.export_ctranslate2(
-                    run_of(), self.folder / "new"
-                ),
-            ):
-                with self.assertRaisesRegex(
-                    errors.UserError, r"relpos_tf\[ctranslate2\]"
-                ):
-                    action()

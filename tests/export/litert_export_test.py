@@ -29,7 +29,6 @@ from tests import folders
 from tests import tiny_run
 from tests import without_tensorflow
 from tests.bin import calls
-from tests.data import spelling_test
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "litert_translate.py"
@@ -151,12 +150,6 @@ class EngineTest(parameterized.TestCase):
                 self.assertEqual(a, b[: len(a)])
                 self.assertFalse(any(b[len(a) :]))
 
-    def test_a_line_that_shows_nothing_is_blank(self):
-        lines = [*spelling_test.SHOW_NOTHING, "7"]
-        found = translator().translate(lines, return_scores=True)
-        self.assertEqual(found[:-1], [("", 0.0)] * (len(lines) - 1))
-        self.assertNotEqual(found[-1][0], "")
-
     def test_translations_are_those_of_the_run(self):
         of_three = dataclasses.replace(SETTINGS, n_best=3)
         want = list(ours().translations(LINES, of_three))
@@ -195,13 +188,8 @@ class EngineTest(parameterized.TestCase):
                 engine.complete(decode_hparam.DecodeHParams(**wanted))
         with self.assertRaisesRegex(errors.UserError, "takes no prefix"):
             translator().translate(["7"], prefix=["7"])
-        settings = engine.complete(
-            decode_hparam.DecodeHParams(beam_size=3, extra_length=2)
-        )
-        self.assertEqual(
-            settings.search_settings(),
-            {"beam_size": 3, "alpha": 0.6, "extra_length": 2},
-        )
+        with self.assertRaisesRegex(errors.UserError, "for runs .*for LiteRT"):
+            relpos_tf.Translator.load(exported(), jit_compile=True)
 
 
 class ExportTest(folders.TestCase):
@@ -209,11 +197,7 @@ class ExportTest(folders.TestCase):
         folder = exported()
         info = json.loads((folder / "export_info.json").read_text())
         self.assertEqual(info["format"], "litert")
-        self.assertEqual(info["quantization"], "none")
-        self.assertEqual(info["oldest_runtime"], "tflite-runtime 2.14")
-        self.assertIsNone(info["max_positions"])
-        loaded = relpos_tf.Translator.load(folder)
-        self.assertEqual(loaded.engine.longest_source, 256)
+        self.assertEqual(translator().engine.longest_source, 256)
         self.assertEqual(info["decode_hparams"], SETTINGS.search_settings())
         self.assertCountEqual(
             info["files"], ["model.tflite", "tokenizer.model"]
@@ -315,23 +299,14 @@ class ExportTest(folders.TestCase):
 
     def test_refusal_leaves_nothing_behind(self):
         target = self.folder / "new"
-        with self.assertRaisesRegex(
-            errors.UserError, "one of none, int8, float16 for"
-        ):
-            litert_export.export_litert(
-                tiny_run.path(), target, quantization="int16"
-            )
-        with (
-            mock.patch.dict(sys.modules, {"ai_edge_litert": None}),
-            self.assertRaisesRegex(errors.UserError, r"relpos_tf\[litert\]"),
-        ):
-            litert_export.export_litert(tiny_run.path(), target)
-        with (
-            mock.patch.object(litert_export, "convert", return_value=b"x" * 99),
-            self.assertRaisesRegex(errors.UserError, "a model for LiteRT"),
-        ):
-            litert_export.export_litert(tiny_run.path(), target)
+        export = litert_export.export_litert, tiny_run.path()
+        missing = {"ai_edge_litert": None}
+        refuses = functools.partial(self.assertRaisesRegex, errors.UserError)
+        refuses("one of none, int8, float16", *export, target, quantization="x")
+        with mock.patch.dict(sys.modules, missing):
+            refuses(r"relpos_tf\[litert\]", *export, target)
+        with mock.patch.object(litert_export, "convert", return_value=b"x" * 9):
+            refuses("a model for LiteRT", *export, target)
         self.assertEqual(list(self.folder.iterdir()), [])
         self.write("letter.txt", "mine")
-        with self.assertRaisesRegex(errors.UserError, "something else"):
-            litert_export.export_litert(tiny_run.path(), self.folder)
+        refuses("something else", *export, self.folder)

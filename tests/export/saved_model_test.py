@@ -60,12 +60,8 @@ lines = tf.constant([line.encode() for line in given["lines"]])
 translate = tf.saved_model.load(folder).signatures["serving_default"]
 
 def plain(outputs):
-    return {
-        name: json.loads(json.dumps(
-            value.numpy().tolist(), default=lambda text: text.decode()
-        ))
-        for name, value in outputs.items()
-    }
+    arrays = {name: value.numpy().tolist() for name, value in outputs.items()}
+    return json.loads(json.dumps(arrays, default=bytes.decode))
 
 def run(code, arguments, content=b""):
     "Returns what a program writes to its standard output."
@@ -167,15 +163,9 @@ class ExportTest(tf.test.TestCase):
             )
             self.assertEqual(distinct.texts, want_texts)
             self.assertAllClose(distinct.scores, want_scores, atol=1e-4)
-        self.assertEqual(
-            found["empty"],
-            {
-                "outputs": [0],
-                "scores": [0],
-                "beam_outputs": [0, 3],
-                "beam_scores": [0, 3],
-            },
-        )
+        empty = {"outputs": [0], "scores": [0]}
+        empty |= {"beam_outputs": [0, 3], "beam_scores": [0, 3]}
+        self.assertEqual(found["empty"], empty)
         self.assertEqual(found["blank"]["outputs"], ["", ""])
         first, second = found["invalid"]["outputs"]
         self.assertEqual(first, second)
@@ -216,16 +206,12 @@ class ExportTest(tf.test.TestCase):
     def test_info_describes_the_run(self):
         info = self.info
         tokens = loading.load_tokenizer(tiny_run.path())
-        self.assertEqual(info["requires"], ["tensorflow", "tensorflow_text"])
-        self.assertEqual(
-            info["decode_hparams"],
-            {"beam_size": 3, "alpha": 0.6, "extra_length": 7},
-        )
+        settings = {"beam_size": 3, "alpha": 0.6, "extra_length": 7}
+        self.assertEqual(info["decode_hparams"], settings)
         self.assertEqual(info["tokenizer_sha256"], tokens.fingerprint)
         self.assertEndsWith(info["checkpoint"], "ckpt-7")
         self.assertEqual(info["hparams"]["hidden_size"], 16)
         self.assertEqual(info["versions"]["tensorflow"], tf.__version__)
-        self.assertEqual(info["tokenizer"], "tokenizer.model")
         model = checkpoints.read(info["checkpoint"], ("model/",))
         sizes = [value.size for value in model.values()]
         self.assertEqual(info["parameters"], sum(sizes))

@@ -70,7 +70,3 @@ class DeployTest(absltest.TestCase):
         unit.write_text(text.replace(name, sys.executable), encoding="utf-8")
         self.check_command(*flags)
         self.assertEqual(run("systemd-analyze", "verify", unit), (0, ""))
-
-
-if __name__ == "__main__":
-    absltest.main()

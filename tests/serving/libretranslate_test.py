@@ -68,14 +68,6 @@ REQUESTS = {
         b'"source": "en", "target": "de"}',
         [".Ä & 3 < D%\n2026", "..."],
     ),
-    "deep-translator": (
-        b"POST /translate?q=Tom+%26+Jerry+run.+1.+%C3%A4&source=en&target=de"
-        b"&format=text&api_key=any HTTP/1.1\r\nHost: 127.0.0.1:PORT\r\n"
-        b"User-Agent: python-requests/2.34.2\r\n"
-        b"Accept-Encoding: gzip, deflate, zstd\r\nAccept: */*\r\n"
-        b"Connection: keep-alive\r\nContent-Length: 0\r\n\r\n",
-        ".NUR YRREJ & MOT Ä .1",
-    ),
 }
 
 

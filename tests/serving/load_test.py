@@ -61,22 +61,6 @@ class LoadTest(absltest.TestCase):
         self.assertContainsSubset(load.bad, codes | {"none", "504"})
         self.assertContainsSubset(codes, load.bad)
 
-    def test_each_kind_of_request_can_be_wrong(self):
-        # Another best translation: with the same score, or without any.
-        for scores, outcome in (
-            ([-1.5, -1.5, -2.5], "different"),
-            ([-1.5, -2.5, -3.5], "wrong"),
-        ):
-            expected = []
-            for line in LINES:
-                first, second, third = expected_of(line).texts
-                texts = [second, first, third]
-                expected.append(serving.Expected(second, texts, scores))
-            _, load = self.serve(servers.FakeTranslator(), expected, 131)
-            load.run(clients=3, bad_clients=0)
-            self.assertEqual(load.outcomes, {outcome: 131})
-            self.assertCountEqual(load.requests, serving.KINDS)
-
     def test_memory_does_not_grow_with_the_requests(self):
         fake = servers.FakeTranslator()
         body = b'{"lines": [' + b'"a", ' * 40_000 + b'"a"]}'

@@ -307,7 +307,7 @@ class PageTest(parameterized.TestCase):
         self.page.keyboard.press("ArrowDown")
         self.wait_for(CAPTION, "BA attends to ab 75 %, cd 13 %, end 13 %")
 
-    def test_an_error_is_said_and_the_next_text_is_translated(self):
+    def test_errors_are_said_and_the_next_text_is_translated(self):
         self.page.keyboard.type("bad")
         self.wait_for(MESSAGE, "bad cannot be translated.")
         self.page.keyboard.type("ly")
@@ -319,8 +319,7 @@ class PageTest(parameterized.TestCase):
             self.messages,
         )
         self.messages.clear()
-
-    def test_a_server_that_is_gone_is_said(self):
+        # The server is gone.
         gone = "() => Promise.reject(new TypeError('Failed to fetch'))"
         self.page.evaluate(f"void (window.fetch = {gone})")
         self.page.keyboard.type("ab")

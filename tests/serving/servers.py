@@ -73,14 +73,14 @@ class FakeTranslator:
             raise errors.UserError("13 is refused.")
         return decode_hparams.fill(DEFAULTS)
 
-    def translations(self, lines, decode_hparams, with_attention):
+    def translations(self, lines, decode_hparams):
         decode_hparams.check_n_best()
-        if with_attention and not self.has_attention:
+        if decode_hparams.return_alignments and not self.has_attention:
             raise errors.UserError("An export has no attention.")
-        n_best = decode_hparams.n_best
-        return self._translations(list(lines), n_best, with_attention)
+        return self._translations(list(lines), decode_hparams)
 
-    def _translations(self, lines, n_best, with_attention):
+    def _translations(self, lines, decode_hparams):
+        n_best = decode_hparams.n_best
         self.batches.append(lines)
         self.gate.wait(60)
         time.sleep(self.seconds)
@@ -95,7 +95,9 @@ class FakeTranslator:
                 [-1.5 - i if i < 3 else -1e7 for i in range(n_best)],
                 len(line) < 100,
                 is_long=len(line) > 99,
-                attention=[attention] * n_best if with_attention else [],
+                attention=[attention] * n_best
+                if decode_hparams.return_alignments
+                else [],
             )
 
 
@@ -136,12 +138,12 @@ class Served:
         app = app_lib.make_app(
             self.workers, self.limits, metrics, cors_origins, allowed_hosts
         )
-        self._listener = server_lib.listen("127.0.0.1", 0)
-        self.url = server_lib.url_of(self._listener)
-        self.port = self._listener.getsockname()[1]
+        self.listener = server_lib.listen("127.0.0.1", 0)
+        self.url = server_lib.url_of(self.listener)
+        self.port = self.listener.getsockname()[1]
         self.server = server_lib.Server(app, self.limits)
         self.thread = threading.Thread(
-            target=self.server.run, args=([self._listener],)
+            target=self.server.run, args=([self.listener],)
         )
 
     def __enter__(self):
