@@ -27,6 +27,7 @@ Rows of true differences have a quarter of the comparisons.
 """
 
 import argparse
+import itertools
 import sys
 import time
 
@@ -40,6 +41,7 @@ SEEDS = 1, 2, 3, 5
 KINDS = {"equal": 0.0, "mixed": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
 MEASURES = {"bleu": corpus_measures.Bleu, "chrf": corpus_measures.ChrF}
 SPREADS = 0.5, 1.5
+COLUMNS = "better", "sentences", "interval holds", "width"
 # Of the preference of a label for a sentence, in the unit of `Pool.tilts`.
 PREFERENCE = 0.4
 
@@ -146,8 +148,7 @@ def compare(pool, kind, seeds, generator):
 
 def tally(pool, kind, seeds, comparisons, generator):
     """Returns the columns of a row, see the module."""
-    truth = KINDS[kind]
-    better, sentences, widths, held = [], [], [], []
+    rows = []
     for _ in range(comparisons):
         pair = compare(pool, kind, seeds, generator)
         words = pairwise.verdict(
@@ -157,27 +158,21 @@ def tally(pool, kind, seeds, comparisons, generator):
             ],
             [pair],
         )
-        better.append(" is better than " in words)
-        sentences.append(pair["sentences_low"] * pair["sentences_high"] > 0)
+        tested = pair["sentences_low"] * pair["sentences_high"] > 0
+        interval = np.nan, np.nan  # of one seed
         if pair["low"] is not None:
-            held.append(pair["low"] <= truth <= pair["high"])
-            widths.append(pair["high"] - pair["low"])
-    return {
-        "better": float(np.mean(better)),
-        "sentences": float(np.mean(sentences)),
-        "interval holds": float(np.mean(held)) if held else None,
-        "width": float(np.mean(widths)) if widths else None,
-    }
+            holds = pair["low"] <= KINDS[kind] <= pair["high"]
+            interval = holds, pair["high"] - pair["low"]
+        rows.append([" is better than " in words, tested, *interval])
+    return dict(zip(COLUMNS, np.mean(rows, axis=0), strict=True))
 
 
 def is_expected(kind, found, comparisons):
     """Says whether a row is as promised."""
     # Three standard errors of the share of intervals.
     error = 3 * (two_way.LEVEL * (1 - two_way.LEVEL) / comparisons) ** 0.5
-    holds = found["interval holds"]
-    return (KINDS[kind] > 0 or found["better"] <= two_way.LEVEL) and (
-        holds is None or holds >= 1 - two_way.LEVEL - error
-    )
+    is_calm = KINDS[kind] > 0 or found["better"] <= two_way.LEVEL
+    return is_calm and not found["interval holds"] < 1 - two_way.LEVEL - error
 
 
 def main():
@@ -192,30 +187,17 @@ def main():
         f"{len(references)} lines, {len(translations)} translations of each, "
         f"{pool.measure.name} {pool.middle:.1f}"
     )
-    names = "better", "sentences", "interval holds", "width"
-    print("difference  seeds  " + "  ".join(f"{n:>14}" for n in names))
+    print("difference  seeds  " + "  ".join(f"{n:>14}" for n in COLUMNS))
     is_wrong = False
     started = time.monotonic()
-    for kind in KINDS:
-        for seeds in SEEDS:
-            number = flags.comparisons // (4 if KINDS[kind] else 1)
-            found = tally(pool, kind, seeds, number, generator)
-            cells = [
-                "-"
-                if found[n] is None
-                else f"{found[n]:.2f}"
-                if n == "width"
-                else f"{100 * found[n]:.1f} %"
-                for n in names
-            ]
-            is_right = is_expected(kind, found, number)
-            is_wrong |= not is_right
-            print(
-                f"{kind:10}  {seeds:5}  "
-                + "  ".join(f"{cell:>14}" for cell in cells)
-                + ("" if is_right else "  not as expected"),
-                flush=True,
-            )
+    row = "{:10}  {:5}  {:14.1%}  {:14.1%}  {:14.1%}  {:14.2f}{}".format
+    for kind, seeds in itertools.product(KINDS, SEEDS):
+        number = flags.comparisons // (4 if KINDS[kind] else 1)
+        found = tally(pool, kind, seeds, number, generator)
+        is_right = is_expected(kind, found, number)
+        is_wrong |= not is_right
+        end = "" if is_right else "  not as expected"
+        print(row(kind, seeds, *found.values(), end), flush=True)
     print(f"{time.monotonic() - started:.0f} s")
     sys.exit(is_wrong)
 

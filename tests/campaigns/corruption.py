@@ -17,10 +17,9 @@ is printed, and the exit code is 1. The places are always the same.
 
 import argparse
 import collections
-import contextlib
 import hashlib
 import importlib
-import io
+import itertools
 import json
 import multiprocessing
 import os
@@ -29,13 +28,11 @@ import random
 import shutil
 import sys
 import tempfile
-import traceback
 from concurrent import futures
-from concurrent.futures import process
 from typing import NamedTuple
 
-from relpos_tf.bin import command
 from relpos_tf.models import checkpoints
+from tests.bin import calls
 
 TARGETS = "checkpoint", "tokens", "tokenizer", "export"
 KINDS = (
@@ -46,10 +43,14 @@ GOOD = "error", "fallback", "same"
 SECONDS = 120.0
 _BLOCK = 512
 _LINES = "ba do mi\n\ngi ku ta ba\nbu\nmi mi mi du te\n"
-_SMALL = (
+_TRAINING = (
+    "--problem=algorithmic_reverse",
+    "--local_eval_frequency=10",
+    "--schedule=train",
+    "--deterministic",
     "--hparams=hidden_size=16,filter_size=24,num_heads=2,num_hidden_layers=1,"
     "max_relative_position=3,learning_rate_warmup_steps=20,batch_size=256,"
-    "extra_length=5,beam_size=2"
+    "extra_length=5,beam_size=2",
 )
 
 
@@ -79,19 +80,18 @@ class Worker:
         Returns:
             (exit code, standard error); or (None, the description of a bug).
         """
+        main = importlib.import_module(f"relpos_tf.bin.{name}").main
         if self._pool is None:
             self._pool = futures.ProcessPoolExecutor(
                 1, multiprocessing.get_context("spawn")
             )
         try:
-            done = self._pool.submit(_execute, name, arguments)
-            return done.result(SECONDS)
-        except futures.TimeoutError:
-            wrong = f"no end within {SECONDS} seconds"
-        except process.BrokenProcessPool:
-            wrong = "crash"
-        self.close()
-        return None, wrong
+            done = self._pool.submit(calls.execute, main, *arguments)
+            code, _, text = done.result(SECONDS)
+        except Exception as error:  # a traceback, a crash, or no end in time
+            self.close()
+            return None, repr(error)
+        return code, text
 
     def close(self):
         """Ends the process."""
@@ -100,18 +100,6 @@ class Worker:
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
-
-
-def _execute(name, arguments):
-    """Runs a command in the process."""
-    main = importlib.import_module(f"relpos_tf.bin.{name}").main
-    error = io.StringIO()
-    with contextlib.redirect_stderr(error):
-        try:
-            code = command.execute(main, arguments)
-        except BaseException:  # The user would see a traceback.
-            return None, traceback.format_exc()
-    return code, error.getvalue()
 
 
 class World:
@@ -125,67 +113,54 @@ class World:
     def __init__(self, folder, worker):
         self.folder = pathlib.Path(folder)
         self.worker = worker
-        self.data, self.run = self.folder / "data", self.folder / "run"
-        self.export = self.folder / "export"
-        self.lines = self.folder / "lines"
-        self.lines.write_text(_LINES)
-        self._do("trainer", *self.training(self.data, self.run, 20))
-        self._do(
-            "export", f"--output_dir={self.run}", f"--export_dir={self.export}"
-        )
+        self.places = {
+            "data_dir": self.folder / "data",
+            "output_dir": self.folder / "run",
+            "checkpoint_path": self.folder / "run" / "ckpt-10",
+            "export_dir": self.folder / "export",
+        }
+        (self.folder / "lines").write_text(_LINES)
+        data, run, _, export = self.places.values()
+        for name, *words in (
+            ("trainer", *_TRAINING, f"--data_dir={data}", "--train_steps=20"),
+            ("export", f"--export_dir={export}"),
+        ):
+            code, text = worker.run(name, f"--output_dir={run}", *words)
+            if code != 0:
+                raise RuntimeError(f"{name}: {code} {text}")
         self._answers = {}
 
-    def _do(self, name, *arguments):
-        """Runs a command that must succeed; returns its standard error."""
-        code, text = self.worker.run(name, *arguments)
-        if code != 0:
-            raise RuntimeError(f"{name} {arguments}: {code} {text}")
-        return text
+    def use(self, option, place):
+        """Trains with data, or translates with the files of another option.
 
-    def answer(self, name):
-        """Returns the result of undamaged files, computed once."""
-        if name not in self._answers:
-            self._answers[name] = {
-                "trainer": self._trained,
-                "run": lambda: self._translated("output_dir", self.run),
-                "older": lambda: self._translated(
-                    "checkpoint_path", self.run / "ckpt-10"
-                ),
-                "export": lambda: self._translated("export_dir", self.export),
-            }[name]()
-        return self._answers[name]
+        Returns:
+            (exit code, standard error, what was written or None).
+        """
+        flag = f"--{option}={place}"
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            output = pathlib.Path(folder, "output")
+            if option == "data_dir":
+                words = *_TRAINING, "--train_steps=2", f"--output_dir={output}"
+                code, text = self.worker.run("trainer", flag, *words)
+                if code == 0:
+                    return code, text, weights(output / "ckpt-2")
+                return code, text, any(output.glob("ckpt-*")) or None
+            words = (
+                f"--decode_from_file={self.folder / 'lines'}",
+                f"--decode_to_file={output}",
+                "--decode_hparams=n_best=2,write_beam_scores=true",
+            )
+            code, text = self.worker.run("decoder", flag, *words)
+            return code, text, output.read_bytes() if output.exists() else None
 
-    def _trained(self):
-        fresh = self.folder / "fresh"
-        self._do("trainer", *self.training(self.data, fresh, 2))
-        return weights(fresh / "ckpt-2")
-
-    def _translated(self, option, place):
-        output = self.folder / "output"
-        self._do("decoder", *self.translating(f"--{option}={place}", output))
-        return output.read_bytes()
-
-    def training(self, data, run, steps):
-        """Returns the trainer's flags."""
-        return (
-            "--problem=algorithmic_reverse",
-            f"--data_dir={data}",
-            f"--output_dir={run}",
-            f"--train_steps={steps}",
-            "--local_eval_frequency=10",
-            "--schedule=train",
-            "--deterministic",
-            _SMALL,
-        )
-
-    def translating(self, place, output):
-        """Returns the decoder's flags."""
-        return (
-            place,
-            f"--decode_from_file={self.lines}",
-            f"--decode_to_file={output}",
-            "--decode_hparams=n_best=2,write_beam_scores=true",
-        )
+    def answer(self, option):
+        """Returns what undamaged files give, computed once."""
+        if option not in self._answers:
+            found = self.use(option, self.places[option])
+            if found[0] != 0:
+                raise RuntimeError(f"{option}: {found}")
+            self._answers[option] = found[2]
+        return self._answers[option]
 
     def case(self, target, number):
         """Damages a copy of a file and uses it.
@@ -198,51 +173,38 @@ class World:
             `Found`.
         """
         draw = random.Random(f"{target} {number}")
+        # Half of the tokenizers are in the data, half in the run.
+        option = {
+            "checkpoint": "output_dir",
+            "tokens": "data_dir",
+            "tokenizer": ("output_dir", "data_dir")[number % 2],
+            "export": "export_dir",
+        }[target]
+        # A checkpoint is one file. Without it, there is no damage.
+        kinds = KINDS[:-1] if target == "checkpoint" else KINDS
+        kind = kinds[number % len(kinds)]
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             copy = pathlib.Path(folder, "copy")
-            # Half of the tokenizers are in the data, half in the run.
-            trains = target == "tokens" or (
-                target == "tokenizer" and number % 2
-            )
-            name = "export" if target == "export" else "run"
-            name = "data" if trains else name
-            shutil.copytree(getattr(self, name), copy)
-            # A checkpoint is one file. Without it, there is no damage.
-            kinds = KINDS[:-1] if target == "checkpoint" else KINDS
-            kind = kinds[number % len(kinds)]
+            shutil.copytree(self.places[option], copy)
             damage = spoil(draw.choice(files_of(target, copy)), kind, draw)
-            output = pathlib.Path(folder, "output")
-            if trains:
-                name = "trainer"
-                arguments = self.training(copy, output, 2)
-            else:
-                option = "export_dir" if name == "export" else "output_dir"
-                arguments = self.translating(f"--{option}={copy}", output)
-            code, text = self.worker.run(
-                "trainer" if trains else "decoder", *arguments
-            )
-            outcome = self._outcome(name, code, text, output)
+            code, text, result = self.use(option, copy)
+        outcome = self._outcome(option, code, text, result)
         return Found(target, number, damage, outcome, text)
 
-    def _outcome(self, name, code, text, output):
+    def _outcome(self, option, code, text, result):
         if code is None:
-            return text.strip().splitlines()[-1]
-        answer = None
+            return text
         if code == 0:
-            answer = output / "ckpt-2" if name == "trainer" else output
-            answer = weights(answer) if output.is_dir() else answer.read_bytes()
-        if code == 0 and answer == self.answer(name):
-            return "same"
-        if code == 0 and name == "run" and answer == self.answer("older"):
-            return "fallback" if "ckpt-20 " in text else "silent fallback"
-        if code == 0:
+            if result == self.answer(option):
+                return "same"
+            if option == "output_dir" and result == self.answer(
+                "checkpoint_path"
+            ):
+                return "fallback" if "ckpt-20 " in text else "silent fallback"
             return "another result"
-        lines = [line for line in text.splitlines() if "relpos-" in line]
-        is_clean = len(lines) == 1 and text.splitlines()[-1] == lines[0]
-        if output.is_dir():
-            is_clean &= not list(output.glob("ckpt-*"))
-        else:
-            is_clean &= not output.exists()
+        lines = text.rstrip("\n").split("\n")
+        of_command = [n for n, line in enumerate(lines, 1) if "relpos-" in line]
+        is_clean = of_command == [len(lines)] and result is None
         return "error" if code == 1 and is_clean else f"exit code {code}"
 
 
@@ -287,32 +249,30 @@ def weights(prefix):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=50)
-    parser.add_argument("--targets", nargs="+", default=TARGETS)
     parser.add_argument("--log", default=os.devnull)
     arguments = parser.parse_args()
     worker = Worker()
-    counts = collections.defaultdict(collections.Counter)
-    bugs = 0
+    counts = {target: collections.Counter() for target in TARGETS}
     with (
         tempfile.TemporaryDirectory() as folder,
         open(arguments.log, "w", encoding="utf-8") as log,
     ):
         world = World(folder, worker)
-        for target in arguments.targets:
-            for number in range(arguments.cases):
-                found = world.case(target, number)
-                print(json.dumps(found), file=log, flush=True)
-                is_good = found.outcome in GOOD
-                counts[target][found.outcome if is_good else "bug"] += 1
-                if not is_good:
-                    bugs += 1
-                    print(*found[:4], found.message[-600:], sep="\n  ")
+        for target, number in itertools.product(
+            TARGETS, range(arguments.cases)
+        ):
+            found = world.case(target, number)
+            print(json.dumps(found), file=log, flush=True)
+            is_good = found.outcome in GOOD
+            counts[target][found.outcome if is_good else "bug"] += 1
+            if not is_good:
+                print(*found[:4], found.message[-600:], sep="\n  ")
         worker.close()
     columns = *GOOD, "bug"
     print(f"{'':12}" + "".join(f"{name:>10}" for name in columns))
     for target, row in counts.items():
         print(f"{target:12}" + "".join(f"{row[c]:10}" for c in columns))
-    sys.exit(1 if bugs else 0)
+    sys.exit(any(row["bug"] for row in counts.values()))
 
 
 if __name__ == "__main__":

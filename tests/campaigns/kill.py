@@ -47,12 +47,9 @@ OPTIONS = (
     "--deterministic",
     "--hparams=batch_size=512,beam_size=1,extra_length=3",
 )
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "TF_NUM_INTRAOP_THREADS": "1",
-    "TF_NUM_INTEROP_THREADS": "1",
-}
-HALVES = re.compile(r"\.part$")
+ONE_THREAD = dict.fromkeys(
+    "OMP_NUM_THREADS TF_NUM_INTRAOP_THREADS TF_NUM_INTEROP_THREADS".split(), "1"
+)
 
 
 class Run:
@@ -68,23 +65,14 @@ class Run:
     def __init__(self, folder, options, command=None, **environment):
         self.folder, self.directory = folder, folder / "run"
         self.lines = []
-        self.arrived = threading.Condition()
-        given = {option.partition("=")[0] for option in options}
-        folders = {
-            "--data_dir": folder / "data",
-            "--output_dir": self.directory,
-        }
-        own = [f"{n}={path}" for n, path in folders.items() if n not in given]
-        arguments = [*own, *options]
+        # Of two values of a flag, the later one counts.
+        words = [sys.executable, "trainer.py", f"--data_dir={folder / 'data'}"]
+        words += [f"--output_dir={self.directory}", *options]
+        environment = ONE_THREAD | {"PYTHONPATH": str(ROOT)} | environment
         self.process = subprocess.Popen(
-            shlex.split(command)
-            if command
-            else [sys.executable, "trainer.py", *arguments],
+            shlex.split(command) if command else words,
             cwd=ROOT,
-            env=os.environ
-            | ONE_THREAD
-            | {"PYTHONPATH": str(ROOT)}
-            | environment,
+            env=os.environ | environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -94,25 +82,17 @@ class Run:
 
     def _read(self):
         for line in self.process.stderr:
-            with self.arrived:
-                self.lines.append((time.monotonic(), line.rstrip("\n")))
-                self.arrived.notify_all()
-        with self.arrived:
-            self.arrived.notify_all()
+            self.lines.append((time.monotonic(), line.rstrip("\n")))
 
     def wait_for(self, pattern):
         """Returns once a line matches; False if the process ends first."""
-        seen = 0
-        while True:
-            with self.arrived:
-                while seen == len(self.lines):
-                    if not self.reader.is_alive():
-                        return False
-                    self.arrived.wait(0.05)
-                line = self.lines[seen][1]
-                seen += 1
-            if re.search(pattern, line):
+        is_alive = True
+        while is_alive:
+            is_alive = self.reader.is_alive()  # as of the lines that follow
+            if any(re.search(pattern, line) for _, line in self.lines):
                 return True
+            time.sleep(0.005)
+        return False
 
     def wait_for_half(self, number):
         """Returns once the number-th checkpoint is being written."""
@@ -151,28 +131,23 @@ class Run:
         return next(t for t in times if t >= begin) - begin
 
 
-def wait_for_moment(run, phase, chance, undisturbed, steps, frequency):
+def wait_for_moment(run, phase, chance, undisturbed):
     """Returns at a random moment of a phase."""
     if phase == "start":
         first = undisturbed.seconds_to(r"^step 1/")
         time.sleep(chance.uniform(0.1, 3.0 + first))
     elif phase == "training":
-        run.wait_for(rf"^step {chance.randrange(1, steps)}/")
+        run.wait_for(rf"^step {chance.randrange(1, STEPS)}/")
         time.sleep(chance.uniform(0.0, 0.1))
     elif phase == "saving":
         run.wait_for_half(chance.randrange(3))
         time.sleep(chance.uniform(0.0, 0.05))
     else:
-        step = frequency * chance.randrange(1, steps // frequency + 1)
+        step = FREQUENCY * chance.randrange(1, STEPS // FREQUENCY + 1)
         saved = rf"^Saved .*ckpt-{step}\."
         run.wait_for(saved)
         seconds = undisturbed.seconds_to(rf"^dev at step {step}:", saved)
         time.sleep(chance.uniform(0.0, 0.8 * seconds))
-
-
-def weights(prefix):
-    """Returns every array of a checkpoint, by its name."""
-    return checkpoints.read(prefix)
 
 
 def checkpoints_in(directory):
@@ -202,7 +177,7 @@ def halves(folder):
     return [
         str(path.relative_to(folder))
         for path in folder.rglob("*")
-        if HALVES.search(path.name)
+        if path.suffix == ".part"
         or path.parent == folder / "data"
         and path.name.startswith(".")
     ]
@@ -211,8 +186,10 @@ def halves(folder):
 def differences(run, undisturbed, there, steps):
     """Returns the differences between a resumed run and an undisturbed one."""
     found = [f"left over: {name}" for name in halves(run.folder)]
-    expected = weights(undisturbed.directory / f"ckpt-{steps}")
-    actual = weights(run.directory / f"ckpt-{steps}")
+    expected, actual = (
+        checkpoints.read(one.directory / f"ckpt-{steps}")
+        for one in (undisturbed, run)
+    )
     if actual.keys() != expected.keys():
         found.append("other variables")
     for key in actual.keys() & expected.keys():
@@ -229,13 +206,14 @@ def differences(run, undisturbed, there, steps):
     return found
 
 
-def case(folder, options, phase, seed, number, undisturbed, steps, frequency):
+def case(folder, seed, number, undisturbed):
     """Stops a run once and resumes it; returns a row of the table."""
+    phase = PHASES[seed % len(PHASES)]
     chance = random.Random(f"{phase} {seed}")
     if phase != "start":  # A start may include the preparation of data.
         shutil.copytree(undisturbed.folder / "data", folder / "data")
-    run = Run(folder, options)
-    wait_for_moment(run, phase, chance, undisturbed, steps, frequency)
+    run = Run(folder, OPTIONS)
+    wait_for_moment(run, phase, chance, undisturbed)
     code = run.stop(number)
     there = checkpoints_in(run.directory) if run.directory.exists() else {}
     last = max(
@@ -259,12 +237,12 @@ def case(folder, options, phase, seed, number, undisturbed, steps, frequency):
             found.append("traceback")
         if run.process.returncode == 0 and "Translate with" in run.text():
             break
-        run = Run(folder, options, command)
+        run = Run(folder, OPTIONS, command)
         if run.finish() != 0:
             found.append(run.text()[-300:])
             break
     if not found:
-        found = differences(run, undisturbed, there, steps)
+        found = differences(run, undisturbed, there, STEPS)
     at = "-" if last is None else last
     return [phase, seed, code, at, left, "; ".join(found) or "same"]
 
@@ -284,18 +262,8 @@ def main():
             sys.exit(undisturbed.text())
         row = "{:10} {:>4} {:>9} {:>10} {:>6}  {}".format
         print(row("phase", "seed", "exit code", "checkpoint", "halves", "end"))
-        for place in range(arguments.cases):
-            phase = PHASES[place % len(PHASES)]
-            result = case(
-                folder / str(place),
-                OPTIONS,
-                phase,
-                place,
-                number,
-                undisturbed,
-                STEPS,
-                FREQUENCY,
-            )
+        for seed in range(arguments.cases):
+            result = case(folder / str(seed), seed, number, undisturbed)
             results.append(result[-1])
             print(row(*map(str, result)), flush=True)
     good = results.count("same")

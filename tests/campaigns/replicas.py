@@ -1,7 +1,6 @@
 """Compares replicas and accumulated batches with one replica and one batch.
 
     python -m tests.campaigns.replicas
-    python -m tests.campaigns.replicas --replicas=4 --accumulate=2 --clip=0.3
 
 The CPU is split into four devices, which stand for four GPUs. The first table
 has the largest difference of any weight after ten updates of the same
@@ -10,7 +9,6 @@ is NaN or infinite in one batch of one replica. The exit code is 1 if a row is
 not as expected.
 """
 
-import argparse
 import itertools
 import sys
 
@@ -130,14 +128,10 @@ class Machine:
 
     def state(self):
         """Returns every weight and the optimizer's state, of all replicas."""
+        copies = self._strategy.experimental_local_results
         return {
-            name: np.stack(
-                [
-                    copy.numpy()
-                    for copy in self._strategy.experimental_local_results(v)
-                ]
-            )
-            for name, v in self.variables.items()
+            name: np.stack([copy.numpy() for copy in copies(variable)])
+            for name, variable in self.variables.items()
         }
 
     def reset(self):
@@ -242,20 +236,18 @@ def few_cases(parts):
 
 
 def main():
-    args = read_arguments()
+    numbers = 1, 2, 4
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * max(args.replicas),
+        [tf.config.LogicalDeviceConfiguration()] * max(numbers),
     )
     failures = 0
     print("replicas batches clip  " + "".join(f"{k:>10}" for k in KINDS))
     machines = []
-    for clip in args.clip:
+    for clip in (0.0, 0.3):
         hparams = HPARAMS.replace(clip_grad_norm=clip)
         reference = Machine(1, 1, hparams)
-        for replicas, number in itertools.product(
-            args.replicas, args.accumulate
-        ):
+        for replicas, number in itertools.product(numbers, numbers):
             machine = Machine(replicas, number, hparams)
             machines.append((f"{replicas:8}{number:8}{clip:5}  ", machine))
             found = [compare(machine, reference, k)[0] for k in KINDS]
@@ -271,19 +263,6 @@ def main():
         print(label + text, flush=True)
     print(f"\n{failures} failures" if failures else "\nall as expected")
     return 1 if failures else 0
-
-
-def read_arguments():
-    parser = argparse.ArgumentParser()
-    for name, default in (
-        ("replicas", [1, 2, 4]),
-        ("accumulate", [1, 2, 4]),
-        ("clip", [0.0, 0.3]),
-    ):
-        parser.add_argument(
-            f"--{name}", type=type(default[0]), nargs="*", default=default
-        )
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import socket
 import numpy as np
 
 from relpos_tf.bin import trainer
+from relpos_tf.models import checkpoints
 from tests import folders
 from tests.bin import calls
 from tests.campaigns import kill
@@ -111,7 +112,7 @@ class HostsTest(folders.TestCase):
         self.assertIn("2 x 128 tokens", error)
         self.assertIn("Corpus 2, tag BT: 23 pairs", error)
         actual, expected = (
-            kill.weights(self.folder / name / "ckpt-6")
+            checkpoints.read(self.folder / name / "ckpt-6")
             for name in ("run", "one")
         )
         self.assertEqual(actual.keys(), expected.keys())
