@@ -88,12 +88,12 @@ def mask_of_pairs(name: str, mask: Any, sizes: Sequence[int | None]) -> None:
             f"`{name}` must be bool: `bias == 0` of a bias that is added to "
             f"the logits. Received: dtype {dtype}."
         )
-    shape = _known(mask.shape)
-    if shape is not None and len(shape) in (0, 1, 2, 4) and _fits(shape, sizes):
-        # Of rank 3, it has an axis of examples where the heads would be. Of
-        # rank 2, [B, K] and [Q, K] are alike where B and Q are.
-        if len(shape) != 2 or shape[0] == 1 or shape[0] != sizes[0]:
-            return
+    rank = None if (shape := _known(mask.shape)) is None else len(shape)
+    # Of rank 3, it has an axis of examples where the heads would be. Of rank 2,
+    # [B, K] and [Q, K] are alike where B and Q are.
+    is_padding = rank == 2 and 1 != shape[0] == sizes[0]
+    if rank in (0, 1, 2, 4) and not is_padding and _fits(shape, sizes):
+        return
     queries, keys = ("" if n is None else f"{n} " for n in sizes[2:])
     raise errors.UserError(
         f"`{name}` must have the axes [batch, heads, {queries}queries, "

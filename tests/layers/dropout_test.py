@@ -1,22 +1,27 @@
 """Tests of dropout: its rate, its scale, and where its masks come from."""
 
+import contextlib
+import itertools
+
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
 from relpos_tf.layers import dropout
 from tests import testing
+from tests.layers.schemes import floats
 
 SHAPE = (101, 103)  # an odd number of numbers: masks are drawn in pairs
 
 
-def mask(layer, seed=None, x=None):
+def mask(layer, scope=None):
     """Returns the mask of a dropout, True where numbers are kept."""
-    x = tf.ones(SHAPE) if x is None else x
-    if seed is None:
-        return layer(x, training=True).numpy() != 0
-    with dropout.seed_scope(tf.constant(seed, tf.int32)):
-        return layer(x, training=True).numpy() != 0
+    with scope or contextlib.nullcontext():
+        return layer(tf.ones(SHAPE), training=True).numpy() != 0
+
+
+def scope(*seed):
+    return dropout.seed_scope(tf.constant(seed or (3, 5)))
 
 
 def assert_rate(case, kept, rate):
@@ -36,7 +41,7 @@ def assert_rate(case, kept, rate):
 class DropoutTest(testing.LayerTestCase):
     @parameterized.parameters(0.1, 0.3, 0.5, 0.9)
     def test_drops_its_rate_of_each_row_and_column(self, rate):
-        kept = mask(dropout.Dropout(rate), (3, 5))
+        kept = mask(dropout.Dropout(rate), scope())
         slack = assert_rate(self, kept, rate)
         # Neighbours are drawn as halves of one number: they must not agree.
         both = kept[:, :-1] & kept[:, 1:]
@@ -46,7 +51,7 @@ class DropoutTest(testing.LayerTestCase):
         x = tf.constant(1.0 + np.abs(testing.normal(2, *SHAPE)), tf.float32)
         with tf.GradientTape() as tape:
             tape.watch(x)
-            with dropout.seed_scope(tf.constant([3, 5])):
+            with scope():
                 y = dropout.Dropout(0.25)(x, training=True)
         kept = y.numpy() != 0
         self.assertAllClose(y[kept], x[kept] / 0.75, rtol=1e-6, atol=1e-6)
@@ -54,21 +59,17 @@ class DropoutTest(testing.LayerTestCase):
         self.assertAllClose(tape.gradient(y, x), kept / 0.75, atol=1e-6)
 
     def test_nothing_is_dropped_without_training_or_rate(self):
-        x = tf.constant(testing.normal(3, 5, 7))
-        self.assertAllEqual(dropout.Dropout(0.5, dtype="float64")(x), x)
-        layer = dropout.Dropout(0.0, dtype="float64")
-        self.assertAllEqual(layer(x, training=True), x)
+        x = floats(3, 5, 7)
+        self.assertAllEqual(dropout.Dropout(0.5)(x), x)
+        self.assertAllEqual(dropout.Dropout(0.0)(x, training=True), x)
 
     def test_every_site_in_a_scope_draws_its_own_mask(self):
         layers = [dropout.Dropout(0.5) for _ in range(2)]
-        masks = []
-        with dropout.seed_scope(tf.constant([3, 5])):
+        with scope():
             # One layer that is called twice is two sites.
-            for layer in (*layers, layers[0]):
-                masks.append(layer(tf.ones(SHAPE), training=True).numpy() != 0)
-        self.assert_independent(masks[0], masks[1])
-        self.assert_independent(masks[0], masks[2])
-        self.assert_independent(masks[1], masks[2])
+            masks = [mask(layer) for layer in (*layers, layers[0])]
+        for one, other in itertools.combinations(masks, 2):
+            self.assert_independent(one, other)
 
     def test_outside_a_scope_every_call_draws_another_mask(self):
         layer = dropout.Dropout(0.5)
@@ -89,7 +90,7 @@ class DropoutTest(testing.LayerTestCase):
 
         for seed in (3, 5), (3, 6):
             dropped = drop(tf.ones(SHAPE), tf.constant(seed)).numpy()
-            self.assertAllEqual(dropped != 0, mask(layer, seed))
+            self.assertAllEqual(dropped != 0, mask(layer, scope(*seed)))
 
     def test_replicas_draw_different_masks(self):
         cpus = [cpu.name for cpu in tf.config.list_logical_devices("CPU")]
@@ -135,7 +136,7 @@ class DropoutTest(testing.LayerTestCase):
         x = tf.fill([1009, 1013], tf.cast(0.01, dtype))
         with tf.GradientTape() as tape:
             tape.watch(x)
-            with dropout.seed_scope(tf.constant([3, 5])):
+            with scope():
                 y = layer(x, training=True)
         gradient = tf.cast(tape.gradient(y, x), tf.float64)
         y = tf.cast(y, tf.float64).numpy()
@@ -156,7 +157,7 @@ class SymbolDropoutTest(testing.LayerTestCase):
     @parameterized.parameters(0.1, 0.5, 0.9)
     def test_drops_its_rate_of_whole_vectors_of_each_row(self, rate):
         x = 1.0 + np.abs(testing.normal(2, *SHAPE, 7)).astype(np.float32)
-        with dropout.seed_scope(tf.constant([3, 5])):
+        with scope():
             y = dropout.SymbolDropout(rate)(x, training=True).numpy()
         kept = y[:, :, 0] != 0
         self.assertAllEqual(y, x * kept[:, :, np.newaxis])
@@ -165,22 +166,21 @@ class SymbolDropoutTest(testing.LayerTestCase):
     def test_the_first_symbols_of_a_row_may_be_kept(self):
         layer, x = dropout.SymbolDropout(0.9), tf.ones([*SHAPE, 2])
         kept = np.arange(SHAPE[0]) % 3
-        with dropout.seed_scope(tf.constant([3, 5])):
+        with scope():
             plain = layer(x, training=True).numpy()
-        with dropout.seed_scope(tf.constant([3, 5])):
+        with scope():
             y = layer(x, training=True, kept=tf.constant(kept)).numpy()
         is_first = np.arange(SHAPE[1]) < kept[:, np.newaxis]
         self.assertAllEqual(y, np.where(is_first[..., np.newaxis], x, plain))
         self.assertGreater((y != plain).sum(), 50)
 
     def test_nothing_is_dropped_without_training_or_rate(self):
-        x = tf.constant(testing.normal(3, 5, 7, 2))
-        layer = dropout.SymbolDropout(0.5, dtype="float64")
-        self.assertAllEqual(layer(x), x)
+        x = floats(3, 5, 7, 2)
+        self.assertAllEqual(dropout.SymbolDropout(0.5)(x), x)
         # Without a rate it leaves the seeds of the layers after it alone.
         found = []
         for number in range(2):
-            with dropout.seed_scope(tf.constant([3, 5])):
+            with scope():
                 y = tf.ones([2, *SHAPE])
                 for _ in range(number):
                     y = dropout.SymbolDropout(0.0)(y, training=True)

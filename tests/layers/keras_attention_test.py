@@ -22,12 +22,9 @@ N, D, F = 3, 5, 15
 LENGTHS = ((5, 5), (3, 7), (7, 3), (0, 0), (0, 5), (0, 1), (5, 0), (1, 0))
 
 
-def example_layer(**arguments):
+def example_layer(heads=N, depth=D, k=2, **arguments):
     return keras_attention.RelativeMultiHeadAttention(
-        **(
-            {"num_heads": N, "key_dim": D, "max_relative_position": 2}
-            | arguments
-        )
+        heads, depth, max_relative_position=k, **arguments
     )
 
 
@@ -126,7 +123,7 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
         )
 
     def test_no_tensor_has_a_vector_for_each_pair(self):
-        layer = example_layer(num_heads=1, key_dim=8, max_relative_position=4)
+        layer = example_layer(1, 8, 4)
         x = testing.normal(1, 1, 64, F)
         layer(x, x)
         for arguments in ({}, {"use_causal_mask": True}):

@@ -168,20 +168,21 @@ def loops(positions, weights, x):
     """Returns the causal output of schemes of this module: `[B, L, F]`."""
     q, k, v = (x @ weights[f"{name}/kernel"] for name in "qkv")
     q = q / (F // H) ** 0.5
-    keys = weights["relative_positions_keys"]
-    values = weights["relative_positions_values"]
     result = np.zeros_like(x)
     for b, h, i in np.ndindex(len(x), H, L):
         own = slice(h * (F // H), (h + 1) * (F // H))
         past = range(i + 1)
         e = q[b, i, own] @ k[b, : i + 1, own].T
+
+        def vectors(kind, left, h=h, i=i, past=past):
+            table = weights[f"relative_positions_{kind}"]
+            return np.array(
+                [oracles.distance_vector(table, h, j - i, left) for j in past]
+            )
+
         for one in positions:
             if isinstance(one, shaw.Shaw):
-                a = [
-                    oracles.distance_vector(keys, h, j - i, one.left)
-                    for j in past
-                ]
-                e = e + np.array(a) @ q[b, i, own]
+                e = e + vectors("keys", one.left) @ q[b, i, own]
             if isinstance(one, Capped | CappedShaw):
                 e = 2.0 * np.tanh(e / 2.0)
         is_sigmoid = any(isinstance(one, Sigmoid) for one in positions)
@@ -190,11 +191,7 @@ def loops(positions, weights, x):
             if isinstance(one, Squared | SquaredShaw):
                 w = w**2
             if isinstance(one, shaw.Shaw):
-                a = [
-                    oracles.distance_vector(values, h, j - i, one.left)
-                    for j in past
-                ]
-                result[b, i, own] += w @ np.array(a)
+                result[b, i, own] += w @ vectors("values", one.left)
         result[b, i, own] += w @ v[b, : i + 1, own]
     return result @ weights["output_transform/kernel"]
 
@@ -306,13 +303,11 @@ class OwnSchemeTest(tf.test.TestCase, parameterized.TestCase):
             attention.TransformerAttention(F, H, positions=config)
 
     def test_weights_of_several_schemes_are_saved_and_restored(self):
-        layers = [
-            attention.TransformerAttention(
-                F, H, positions=[OfLogits("mine"), OfOutput("other")]
-            )
+        own = {"positions": [OfLogits("mine"), OfOutput("other")]}
+        saved, restored = (
+            keras.Sequential([blocks.EncoderBlock(SIZES | own, *OTHERS)])
             for _ in range(2)
-        ]
-        saved, restored = (keras.Sequential([layer]) for layer in layers)
+        )
         path = pathlib.Path(self.create_tempdir().full_path, "x.weights.h5")
         for model in saved, restored:
             model(example())
@@ -322,7 +317,7 @@ class OwnSchemeTest(tf.test.TestCase, parameterized.TestCase):
             warnings.simplefilter("ignore", DeprecationWarning)
             saved.save_weights(path)
             restored.load_weights(path)
-        self.assertLen(saved.weights, 6)  # four projections and two schemes
+        self.assertLen(saved.weights, 12 + 2)
         for one, other in zip(saved.weights, restored.weights, strict=True):
             self.assertAllEqual(one, other)
 

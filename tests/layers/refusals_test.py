@@ -19,6 +19,7 @@ from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
+from relpos_tf.layers import keras_attention
 from relpos_tf.layers import relations
 from relpos_tf.layers import sublayers
 from relpos_tf.layers.positions import additive
@@ -66,17 +67,21 @@ GOOD = {
     },
     sublayers.Residual: NORMS | {"rate": 0.1, "epsilon": 1e-6},
     dropout.Dropout: {"rate": 0.5},
+    keras_attention.RelativeMultiHeadAttention: {
+        "num_heads": 3,
+        "key_dim": 5,
+        "value_dim": 7,
+        "max_relative_position": 2,
+        "dropout": 0.1,
+        "implementation": "auto",
+    },
 }
 # Bad values of their arguments.
-BAD = dict.fromkeys(
-    ("hidden_size", "filter_size", "vocab_size", "spaces", "max_length"),
-    NO_SIZE,
-) | {
-    "num_heads": (5, *NO_SIZE),
-    "num_relations": NO_SIZE,
-    "dropout": NO_FRACTION,
-    "relu_dropout": NO_FRACTION,
-    "rate": NO_FRACTION,
+COUNTS = "hidden_size filter_size vocab_size spaces max_length num_relations"
+BAD = {
+    **dict.fromkeys(f"{COUNTS} num_heads key_dim".split(), NO_SIZE),
+    **dict.fromkeys(("dropout", "relu_dropout", "rate"), NO_FRACTION),
+    "value_dim": (0, 12.0),
     "max_relative_position": (None, *NO_DISTANCE),
     "max_relative_position_right": NO_DISTANCE,
     "window": (None, 0, *NO_DISTANCE),
@@ -170,6 +175,11 @@ CALLS = {
         attend(x(B, Q, F), x(B, 6, 8)),
         "`memory` must have the shape [2, keys, 12]",
         "(2, 6, 8)",
+    ),
+    "heads_that_do_not_divide_the_size": (
+        lambda: attention.TransformerAttention(F, 5),
+        "`hidden_size` must be a multiple",
+        "num_heads=5",
     ),
     "queries_of_rank_2": (
         lambda: attention.TransformerAttention(F, H)(x(Q, F)),
