@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
-from relpos_tf.models import transformer
 
 # A batch with one of these ids has NaN or infinity. Other ids are smaller.
 BREAKS = {"nan": 19, "inf": 20, "gradient nan": 21, "loss alone": 22}
@@ -30,29 +29,12 @@ class BagOfWords(keras.layers.Layer):
         self.built = True
 
     def features(self, inputs, targets, training):
-        source = self._embed(self.source, inputs, training)
-        target = self._embed(self.target, targets, training)
-        source = tf.reduce_sum(source, 1, keepdims=True)
-        past = tf.cumsum(target, 1, exclusive=True)
+        source = tf.reduce_sum(self.source(inputs), 1, keepdims=True)
+        past = tf.cumsum(self.target(targets), 1, exclusive=True)
         return self.dropout(tf.tanh(source + past), training=training)
 
     def softmax_table(self):
         return self.target.table()
-
-    def _embed(self, embedding, ids, training):
-        del training
-        return embedding(ids)
-
-
-class BagWithPositions(BagOfWords):
-    """A `BagOfWords` that adds a Transformer's positions, shifted or not."""
-
-    source_positions = None  # none are learned
-
-    def _embed(self, embedding, ids, training):
-        return transformer.Transformer._add_positions(
-            self, embedding(ids), 0, training
-        )
 
 
 class Fragile:

@@ -72,30 +72,30 @@ class CheckpointManagerTest(folders.TestCase):
         self.manager.restore()
         self.assertEqual(int(self.position), 5)
         with np.load(self.folder / "ckpt-10.npz") as arrays:
-            self.assertCountEqual(
-                arrays,
-                [
-                    "model/m/layer_0.x/q/kernel",
-                    "model/m/layer_1.x/q/kernel",
-                    "training/position",
-                ],
-            )
-            found = arrays["model/m/layer_0.x/q/kernel"]
-        self.assertEqual(found.tolist(), [1.0, 2.0])
-        self.assertEqual(found.dtype, np.float32)
+            found = {
+                key: (v.dtype.name, v.tolist()) for key, v in arrays.items()
+            }
+        self.assertEqual(
+            found,
+            {
+                "model/m/layer_0.x/q/kernel": ("float32", [1.0, 2.0]),
+                "model/m/layer_1.x/q/kernel": ("float32", [[3.0]]),
+                "training/position": ("int64", 5),
+            },
+        )
 
     def test_names_what_is_missing_unwanted_or_of_another_shape(self):
         prefix = self.manager.save(10)
-        groups = {"model": self.model, "training": {}}
-        other = checkpoints.CheckpointManager(self.folder, groups)
-        with self.assertRaisesRegex(errors.UserError, "position is not wanted"):
-            other.restore()
-        groups = {"model": variables([5.0, 7.0], [[11.0]])}
-        groups["training"] = {"position": tf.Variable(2.0)}
-        other = checkpoints.CheckpointManager(self.folder, groups)
-        with self.assertRaisesRegex(errors.UserError, "int64 .* not float32"):
-            other.restore()
-        self.assertEqual(values_of(groups["model"]), [[5.0, 7.0], [[11.0]]])
+        model = variables([5.0, 7.0], [[11.0]])
+        for training, words in (
+            ({}, "position is not wanted"),
+            ({"position": tf.Variable(2.0)}, "int64 .* not float32"),
+        ):
+            groups = {"model": model, "training": training}
+            other = checkpoints.CheckpointManager(self.folder, groups)
+            with self.assertRaisesRegex(errors.UserError, words):
+                other.restore()
+            self.assertEqual(values_of(model), [[5.0, 7.0], [[11.0]]])
         for model, expected in (
             (variables([0.0, 0.0], [[0.0]], [7.0]), "layer_2.x/q/kernel is m"),
             (variables([0.0, 0.0]), "layer_1.x/q/kernel is not wanted"),
@@ -105,16 +105,6 @@ class CheckpointManagerTest(folders.TestCase):
             with self.assertRaisesRegex(errors.UserError, expected):
                 checkpoints.restore_model(prefix, model)
             self.assertEqual(values_of(model), before)
-
-    def test_damaged_newest_gives_way_to_the_one_before(self):
-        self.manager.save(10)
-        self.model["m/layer_1.x/q/kernel"].assign([[9.0]])
-        self.manager.save(20)
-        damage(self.folder / "ckpt-20.npz")
-        with self.assertLogs("relpos_tf", "WARNING") as logs:
-            self.assertTrue(self.manager.restore().endswith("ckpt-10"))
-        self.assertIn("ckpt-20", logs.output[0])
-        self.assertEqual(values_of(self.model), [[1.0, 2.0], [[3.0]]])
 
     def assert_unreadable(self, error):
         """Checks that an error ends in its sentence, and changes nothing."""
@@ -204,14 +194,20 @@ class CheckpointManagerTest(folders.TestCase):
             manager.save(step)
         self.assertEqual(manager.all_steps(), kept)
 
-    def test_save_after_a_damaged_checkpoint_is_kept(self):
-        # The damaged one has a later step: it must not push the new one out.
+    def test_a_damaged_checkpoint_gives_way_to_the_one_before_and_the_next(
+        self,
+    ):
         self.manager.save(10)
+        self.model["m/layer_1.x/q/kernel"].assign([[9.0]])
         self.manager.save(30)
         damage(self.folder / "ckpt-30.npz")
         manager = self.make(self.model, keep_max=1)
-        self.assertTrue(manager.restore().endswith("ckpt-10"))
+        with self.assertLogs("relpos_tf", "WARNING") as logs:
+            self.assertTrue(manager.restore().endswith("ckpt-10"))
+        self.assertIn("ckpt-30", logs.output[0])
+        self.assertEqual(values_of(self.model), [[1.0, 2.0], [[3.0]]])
         self.assertEqual(manager.all_steps(), [10])
+        # The damaged one has a later step: it must not push the new one out.
         manager.save(25)
         self.assertEqual(manager.all_steps(), [25])
         self.assertTrue(manager.restore().endswith("ckpt-25"))
@@ -360,25 +356,21 @@ class DamageTest(folders.TestCase):
             )
 
     @parameterized.parameters(
-        ([("model/m/1.npy", zipfile.ZIP_DEFLATED)],),
-        ([("model/m/1.npy", zipfile.ZIP_LZMA)],),
-        ([("model/m/1.npy", zipfile.ZIP_STORED)] * 99,),  # in one place
-        ([("other/m/1.npy", zipfile.ZIP_STORED)],),
+        {"compression": zipfile.ZIP_DEFLATED},
+        {"compression": zipfile.ZIP_LZMA},
+        {"times": 99},  # in one place
+        {"group": "other"},
+        {"value": {}},  # a pickle
     )
-    def test_members_that_are_no_arrays_of_a_checkpoint_are_refused(self, them):
+    def test_members_that_are_no_arrays_of_a_checkpoint_are_refused(
+        self, compression=zipfile.ZIP_STORED, times=1, group="model", value=1.0
+    ):
         content = io.BytesIO()
-        np.lib.format.write_array(content, np.ones([1, 5], np.float32))
+        np.lib.format.write_array(content, np.array([[value] * 5]))
         with zipfile.ZipFile(self.path, "w") as archive:
-            archive.writestr(them[0][0], content.getvalue(), them[0][1])
-            archive.filelist *= len(them)
-        with self.assertRaisesRegex(errors.UserError, "ckpt-7 is damaged"):
-            checkpoints.read(self.folder / "ckpt-7")
-
-    def test_an_array_that_would_be_a_pickle_is_refused(self):
-        name = "model/m/1.npy"
-        with zipfile.ZipFile(self.path, "w") as archive:
-            with archive.open(name, "w") as member:
-                np.lib.format.write_array(member, np.array([{}], object))
+            name = f"{group}/m/1.npy"
+            archive.writestr(name, content.getvalue(), compression)
+            archive.filelist *= times
         with self.assertRaisesRegex(errors.UserError, "ckpt-7 is damaged"):
             checkpoints.read(self.folder / "ckpt-7")
 
@@ -394,13 +386,6 @@ class AverageTest(folders.TestCase):
             }
             manager = checkpoints.CheckpointManager(self.folder, groups)
             self.prefixes.append(manager.save(step))
-
-    def average(self, *steps):
-        output = averages.write(self.folder, steps, 9)
-        self.assertEqual(output, f"{self.folder}/average/ckpt-9")
-        model = variables([0.0, 0.0], [[0.0]])
-        checkpoints.restore_model(output, model)
-        return [v.numpy() for v in model.values()]
 
     def test_average_of_one_and_of_equal_ones_keeps_every_bit(self):
         values = np.float32([-0.0, 1e-45, 3.4e38, 0.1])
@@ -418,29 +403,31 @@ class AverageTest(folders.TestCase):
             self.assertEqual(model["w"].numpy().tobytes(), values.tobytes())
 
     def test_is_the_mean_with_the_steps_and_no_optimizer(self):
-        first, second = self.average(1, 2, 3)
+        output = averages.write(self.folder, (1, 2, 3), 9)
+        self.assertEqual(output, f"{self.folder}/average/ckpt-9")
+        model = variables([0.0, 0.0], [[0.0]])
+        checkpoints.restore_model(output, model)
+        first, second = model.values()
         np.testing.assert_allclose(first, [0.5 / 3, 2.0], 1e-7, 1e-7)
         np.testing.assert_allclose(second, [[0.5]], 1e-7, 1e-7)
-        found = checkpoints.read(self.folder / "average/ckpt-9")
+        prefix = self.folder / "average/ckpt-9"
+        found = checkpoints.read(prefix)
         groups = {name.split("/")[0] for name in found}
         self.assertEqual(groups, {"model", "training"})
         self.assertEqual(found["training/step"], 3)
-        self.assertEqual(
-            checkpoints.averaged_steps(self.folder / "average/ckpt-9"),
-            [1, 2, 3],
-        )
+        self.assertEqual(checkpoints.averaged_steps(prefix), [1, 2, 3])
         self.assertEqual(checkpoints.averaged_steps(self.prefixes[0]), [])
 
     def test_resolve_says_what_is_there(self):
         (self.folder / "none").mkdir()
         (self.folder / "none" / "notes").write_text("x")
-        for path, words in (
-            (self.folder / "nowhere", "does not exist"),
-            (self.folder / "none", "is none of them"),
-            (self.folder / "ckpt-11", "The steps there: 1, 2, 3"),
+        for name, words in (
+            ("nowhere", "does not exist"),
+            ("none", "is none of them"),
+            ("ckpt-11", "The steps there: 1, 2, 3"),
         ):
             with self.assertRaisesRegex(errors.UserError, words):
-                checkpoints.resolve(path)
+                checkpoints.resolve(self.folder / name)
 
 
 class ResultTest(folders.TestCase):
@@ -500,12 +487,9 @@ class ResultTest(folders.TestCase):
         with self.assertRaisesRegex(errors.UserError, "Expected a checkpoint"):
             checkpoints.resolve(self.run.path)
 
-    def test_a_folder_of_averages_stands_for_the_largest_step(self):
-        self.make("average/ckpt-10", "average/ckpt-9", "ckpt-11")
+    def test_a_path_below_the_run_stands_for_what_is_there(self):
+        self.make("average/ckpt-10", "average/ckpt-9", "ckpt-10", "ckpt-11")
         self.assertEqual(self.name("average")[0], "average/ckpt-10")
-
-    def test_a_name_of_one_checkpoint_is_that_one(self):
-        self.make("ckpt-10", "average/ckpt-10")
         self.run.write_flags("--train_steps=20\n")
         with self.assertNoLogs("relpos_tf"):
             for end in ("", ".npz", "/"):

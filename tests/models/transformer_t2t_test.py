@@ -18,20 +18,9 @@ from tests import testing
 from tests.training import optimizers_test
 
 CASES = testing.t2t_cases("model", "t2t_model.npz")
-NO_DROPOUT = {
-    "layer_prepostprocess_dropout": 0.0,
-    "attention_dropout": 0.0,
-    "relu_dropout": 0.0,
-}
-
-
-def each_case(*named):
-    """Returns the product of some arguments and the cases."""
-    return [
-        (f"{name}_{case}", *arguments, meta, data)
-        for name, *arguments in named
-        for case, meta, data in CASES
-    ]
+NO_DROPOUT = dict.fromkeys(
+    ("layer_prepostprocess_dropout", "attention_dropout", "relu_dropout"), 0.0
+)
 
 
 def part(data, name):
@@ -86,39 +75,25 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         )
 
     @parameterized.named_parameters(*CASES)
-    def test_encoder_output_where_tokens_are(self, meta, data):
+    def test_encoder_output_logits_and_loss(self, meta, data):
         model = self.load(meta, data)
-        inputs, _ = self.batch(data)
+        inputs, targets = self.batch(data)
         is_token = data["in/inputs"] != 0
         self.assertFalse(is_token.all())  # some are padding
-        self.assertAllClose(
-            model.encode(inputs)[is_token],
-            data["out/encoder_output"][is_token],
-            rtol=0,
-            atol=1e-4,
-        )
+        logits = model(inputs, targets)
+        total, count = losses.padded_cross_entropy(logits, targets, 0.0)
+        for found, name in (
+            (model.encode(inputs)[is_token], "encoder_output"),
+            (logits, "logits_squeezed"),
+            (total / count, "loss_eval"),
+        ):
+            expected = data[f"out/{name}"]
+            if name == "encoder_output":
+                expected = expected[is_token]
+            self.assertAllClose(found, expected, rtol=0, atol=1e-4, msg=name)
 
     @parameterized.named_parameters(*CASES)
-    def test_logits(self, meta, data):
-        logits = self.load(meta, data)(*self.batch(data))
-        self.assertAllClose(
-            logits, data["out/logits_squeezed"], rtol=0, atol=1e-4
-        )
-
-    @parameterized.named_parameters(
-        *each_case(
-            ("evaluation", "out/loss_eval", 0.0, False),
-            ("training", "out/loss_train_ls0.1", 0.1, True),
-        )
-    )
-    def test_loss_of(self, name, smoothing, training, meta, data):
-        inputs, targets = self.batch(data)
-        logits = self.load(meta, data)(inputs, targets, training=training)
-        total, count = losses.padded_cross_entropy(logits, targets, smoothing)
-        self.assertAllClose(total / count, data[name], rtol=0, atol=1e-4)
-
-    @parameterized.named_parameters(*CASES)
-    def test_gradient_of_every_variable(self, meta, data):
+    def test_loss_in_training_and_gradient_of_every_variable(self, meta, data):
         model = self.load(meta, data)
         inputs, targets = self.batch(data)
         variables = {v.path: v.value for v in model.trainable_variables}
@@ -126,6 +101,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
             logits = model(inputs, targets, training=True)
             total, count = losses.padded_cross_entropy(logits, targets, 0.1)
             loss = total / count
+        self.assertAllClose(loss, data["out/loss_train_ls0.1"], 0, 1e-4)
         gradients = tape.gradient(loss, variables)
         expected = part(data, "grad")
         names = t2t_model.names(model, expected)
@@ -180,26 +156,25 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
                 found, data[f"out/{name}_losses"], rtol=0, atol=1e-4
             )
 
-    @parameterized.named_parameters(*each_case(("best", 1), ("four", 4)))
-    def test_beam_search_with_a_cache_for_the(self, n_best, meta, data):
+    @parameterized.named_parameters(*CASES)
+    def test_beam_search_with_a_cache_for_the_best_and_for_four(
+        self, meta, data
+    ):
         inputs, _ = self.batch(data)
-        ids, scores = search.translate_ids(
-            self.load(meta, data),
-            inputs,
-            beam_size=4,
-            alpha=0.6,
-            decode_length=meta["decode_length"],
-            n_best=n_best,
-        )
-        name = f"out/decode_beam4_a0.6_top{n_best}"
-        expected = data[f"{name}/outputs"].reshape(ids.shape)
-        self.assertAllEqual(ids, expected)
-        self.assertAllClose(
-            scores,
-            data[f"{name}/scores"].reshape(scores.shape),
-            rtol=0,
-            atol=1e-4,
-        )
+        for n_best in (1, 4):
+            ids, scores = search.translate_ids(
+                self.load(meta, data),
+                inputs,
+                beam_size=4,
+                alpha=0.6,
+                decode_length=meta["decode_length"],
+                n_best=n_best,
+            )
+            name = f"out/decode_beam4_a0.6_top{n_best}"
+            expected = data[f"{name}/outputs"].reshape(ids.shape)
+            self.assertAllEqual(ids, expected)
+            expected = data[f"{name}/scores"].reshape(scores.shape)
+            self.assertAllClose(scores, expected, rtol=0, atol=1e-4)
 
     @parameterized.named_parameters(*CASES)
     def test_beam_search_without_a_cache(self, meta, data):

@@ -111,6 +111,7 @@ class ClusterTest(parameterized.TestCase):
 
 
 def free_addresses(number):
+    """Returns addresses of ports that were free a moment ago."""
     with contextlib.ExitStack() as stack:
         sockets = [
             stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -142,11 +143,8 @@ class RendezvousTest(absltest.TestCase):
 
     def wait(self, seconds):
         """Sets the time that hosts wait for each other."""
-        patched = mock.patch.dict(
-            "os.environ", {cluster.TIMEOUT_VARIABLE: seconds}
-        )
-        patched.start()
-        self.addCleanup(patched.stop)
+        setting = {cluster.TIMEOUT_VARIABLE: seconds}
+        self.enter_context(mock.patch.dict("os.environ", setting))
 
     def test_hosts_may_start_in_any_order(self):
         self.assertEqual(outcomes(*reversed(self.hosts)), ["", "", ""])
@@ -155,20 +153,13 @@ class RendezvousTest(absltest.TestCase):
 
     def test_the_missing_are_named(self):
         self.wait("0.5")
-        self.assertEqual(
-            outcomes(self.hosts[0]),
-            [
-                f"Waited 0.5 s for host 1 ({self.addresses[1]}), "
-                f"host 2 ({self.addresses[2]})."
-            ],
-        )
-        self.assertEqual(
-            outcomes(self.hosts[1]),
-            [
-                f"Waited 0.5 s for the chief ({self.addresses[0]}): "
-                "Connection refused."
-            ],
-        )
+        chief, one, two = self.addresses
+        for host, expected in (
+            (0, f"host 1 ({one}), host 2 ({two})."),
+            (1, f"the chief ({chief}): Connection refused."),
+        ):
+            (message,) = outcomes(self.hosts[host])
+            self.assertEqual(message, f"Waited 0.5 s for {expected}")
 
     def test_a_timeout_is_a_number_of_seconds(self):
         for value in ("nan", "inf", "-1", "1e99", "99999999", "ten", " "):

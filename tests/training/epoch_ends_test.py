@@ -31,11 +31,7 @@ def short_epoch(plan, seed, epoch, skipped=0):
 
 
 class EpochEndsTest(tiny_runs.TestCase):
-    hparams = tiny_runs.HPARAMS.replace(
-        layer_prepostprocess_dropout=0.0,
-        learning_rate_warmup_steps=20,
-        average_epochs=3,
-    )
+    hparams = tiny_runs.HPARAMS.replace(average_epochs=3)
     config = {"local_eval_frequency": 5, "keep_checkpoint_max": 2}
 
     @classmethod
@@ -47,7 +43,8 @@ class EpochEndsTest(tiny_runs.TestCase):
     @classmethod
     def train(cls, name, steps, hparams="", **config):
         """Trains, and returns the prefix of the average."""
-        with mock.patch.object(plan_lib.Plan, "epoch", short_epoch):
+        short = mock.patch.object(plan_lib.Plan, "epoch", short_epoch)
+        with short, tiny_runs.untraced():
             trainer = cls.trainer(name, steps, hparams, **config)
             trainer.train()
         return trainer.average()
@@ -87,7 +84,6 @@ class EpochEndsTest(tiny_runs.TestCase):
 
             return call
 
-        self.folder.joinpath("killed").mkdir()
         path = self.folder / "killed"
         # How many saves and marks succeed, and the checkpoints and marks then.
         for saves, marks, steps, ends in (
@@ -104,10 +100,8 @@ class EpochEndsTest(tiny_runs.TestCase):
             self.assertEqual(run_dir.epoch_ends(path), ends)
         found = self.train("killed", 25)
         self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
-        self.assert_same_values(found, self.folder / "whole/average/ckpt-25")
-        self.assert_same_values(
-            path / "ckpt-25", self.folder / "whole" / "ckpt-25"
-        )
+        self.assert_same_values(found, "whole/average/ckpt-25")
+        self.assert_same_values("killed/ckpt-25", "whole/ckpt-25")
 
     def test_the_command_averages_the_ends(self):
         path = self.folder / "command"
@@ -118,9 +112,8 @@ class EpochEndsTest(tiny_runs.TestCase):
         self.assertEqual(code, 0, err)
         self.assertEqual(out.decode(), f"{path / 'average' / 'ckpt-25'}\n")
         self.assertIn("3 checkpoints, steps 17, 19, 25.", err)
-        self.assert_same_values(
-            path / "average/ckpt-25", self.folder / "whole/average/ckpt-25"
-        )
+        names = (f"{name}/average/ckpt-25" for name in ("command", "whole"))
+        self.assert_same_values(*names)
         for mark in path.glob("*.epoch"):
             mark.unlink()
         code, out, err = calls.execute(average.main, flag)

@@ -51,30 +51,18 @@ class TeacherForcedTest(tf.test.TestCase):
 
 class TranslationTest(tf.test.TestCase):
     def test_log_probability_of_a_pair_is_that_of_the_pair_alone(self):
-        translator = tiny_translator()
-        pairs = [
-            ("7", "sieben"),
-            ("twenty-one days", "x"),
-            ("", "Tage" + " Tage" * 4),
-        ]
-        found = translator.engine.log_probabilities(pairs)
-        engine = translator.engine
-        for (source, target), (score, count) in zip(pairs, found, strict=True):
-            inputs = engine.tokenizer.encode(source)
-            targets = engine.tokenizer.encode(target)
-            forced = evaluation.teacher_forced(
-                engine.model,
-                [
-                    {
-                        "inputs": tf.constant([inputs]),
-                        "targets": tf.constant([targets]),
-                    }
-                ],
-            )
+        engine = tiny_translator().engine
+        pairs = [("7", "sieben"), ("twenty-one days", "x"), ("", "Tage " * 5)]
+        found = engine.log_probabilities(pairs)
+        for pair, (score, count) in zip(pairs, found, strict=True):
+            inputs, targets = map(engine.tokenizer.encode, pair)
             self.assertEqual(count, len(targets))
-            self.assertAllClose(
-                score, -forced["loss"] * count, rtol=1e-4, atol=1e-6
-            )
+            alone = {
+                "inputs": tf.constant([inputs]),
+                "targets": tf.constant([targets]),
+            }
+            forced = evaluation.teacher_forced(engine.model, [alone])
+            self.assertAllClose(score, -forced["loss"] * count, 1e-4, 1e-6)
 
 
 class Fixed:
@@ -98,16 +86,11 @@ class TeacherForcedT2tTest(tf.test.TestCase):
         scores = evaluation.teacher_forced(
             model, [{"inputs": labels, "targets": labels}]
         )
-        log_perplexity = arrays["out/neg_log_perplexity/mean"]
-        self.assertAllClose(
-            -scores["loss"], log_perplexity, rtol=1e-5, atol=1e-6
-        )
-        self.assertAllClose(
-            scores["teacher_forced_accuracy"],
-            arrays["out/accuracy/mean"],
-            rtol=1e-6,
-            atol=1e-6,
-        )
+        for name, expected in (
+            ("loss", -arrays["out/neg_log_perplexity/mean"]),
+            ("teacher_forced_accuracy", arrays["out/accuracy/mean"]),
+        ):
+            self.assertAllClose(scores[name], expected, 1e-5, 1e-6, name)
         weights = arrays["out/accuracy/weight"][:, :, 0, 0]
         self.assertAllEqual(weights, labels != 0)
         self.assertEqual(scores["target_tokens"], weights.sum())

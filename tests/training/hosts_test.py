@@ -3,7 +3,6 @@
 In tests/integration/hosts_test.py the hosts are processes.
 """
 
-import json
 from unittest import mock
 
 import tensorflow as tf
@@ -11,6 +10,7 @@ from absl.testing import absltest
 
 from relpos_tf import errors
 from relpos_tf.training import hosts
+from tests.training import cluster_test
 
 
 class SeveralHosts(hosts.Hosts):
@@ -22,15 +22,13 @@ class SeveralHosts(hosts.Hosts):
     """
 
     def __init__(self, index, *others):
-        config = {
-            "cluster": {"worker": ["one:1", "two:2", "three:3"]},
-            "task": {"type": "worker", "index": index},
-        }
+        jobs = {"worker": ["one:1", "two:2", "three:3"]}
+        config = cluster_test.config_of(jobs, type="worker", index=index)
         strategy = mock.create_autospec(
             tf.distribute.MultiWorkerMirroredStrategy, instance=True
         )
         strategy.reduce.side_effect = self.reduce
-        with mock.patch.dict("os.environ", {"TF_CONFIG": json.dumps(config)}):
+        with mock.patch.dict("os.environ", {"TF_CONFIG": config}):
             super().__init__(strategy)
         self.others = list(others)
         self.sent = []

@@ -122,21 +122,15 @@ class RunTest(tiny_runs.TestCase):
         prefix = self.folder / "whole" / "ckpt-4"
         model = loading.load_model(prefix)
         averages_ = self.group("whole", 4, "moving_average")
-        self.assert_equal_values(
-            {v.path: v.numpy() for v in model.variables}, averages_
-        )
         # Another run starts from the averages, weights and averages alike.
         other = self.trainer("warm", 4, warm_start_from=str(prefix))
-        self.assert_equal_values(
-            {v.path: v.numpy() for v in other.model.variables}, averages_
-        )
-        self.assert_equal_values(
-            {
-                name: v.numpy()
-                for name, v in other._state.optimizer.averages.variables.items()
-            },
-            averages_,
-        )
+        for variables in (
+            {v.path: v for v in model.variables},
+            {v.path: v for v in other.model.variables},
+            other._state.optimizer.averages.variables,
+        ):
+            found = {name: v.numpy() for name, v in variables.items()}
+            self.assert_equal_values(found, averages_)
 
     def test_an_evaluation_scores_the_averages_and_changes_nothing(self):
         scored = []

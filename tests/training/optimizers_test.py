@@ -45,30 +45,6 @@ def adam_of(rate, variables, **fields):
 
 class AdamTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.product(
-        # The last one is finite, but its square is infinite in float32.
-        value=(np.inf, -np.inf, 1e20),
-        is_compiled=(False, True),
-    )
-    def test_a_bad_gradient_changes_nothing(self, value, is_compiled):
-        for clip_norm in (0.0, 1.0):
-            first, other = tf.Variable([1.0, 7.0]), tf.Variable([0.5, -0.0])
-            optimizer = adam_of(
-                lambda step: 0.1,
-                {"w": first, "b": other},
-                clip_grad_norm=clip_norm,
-            )
-            apply = optimizer.compiled() if is_compiled else optimizer.apply
-            good = [tf.constant([2.0, -5.0]), tf.constant([3.0, -0.0])]
-            self.assertTrue(apply(good))
-            variables = [first, other, *optimizer.state.values()]
-            before = [v.numpy().tobytes() for v in variables]
-            bad = [good[0], tf.constant([3.0, value])]
-            self.assertFalse(apply(bad, tf.constant(True)))
-            self.assertEqual([v.numpy().tobytes() for v in variables], before)
-            self.assertTrue(apply(good, tf.constant(True)))
-            self.assertEqual(int(optimizer.step), 2)
-
-    @parameterized.product(
         limits=((0.0, 0.0), (2.0, 0.3)), is_compiled=(False, True)
     )
     def test_updates_are_those_of_the_definition(self, limits, is_compiled):
@@ -76,6 +52,7 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
         random = np.random.default_rng(11)
         shapes = {"matrix": (2, 3), "table": (2, 3, 5), "scale": (7,)}
         start = {n: random.normal(size=s) for n, s in shapes.items()}
+        start["scale"][0] = -0.0
         gradients = [
             {n: random.normal(size=s) for n, s in shapes.items()} for _ in RATES
         ]
@@ -92,13 +69,20 @@ class AdamTest(tf.test.TestCase, parameterized.TestCase):
         apply = graphs.function(optimizer.apply)
         if is_compiled:
             apply = optimizer.compiled()
+
+        def bits():
+            state = *variables.values(), *optimizer.state.values()
+            return [v.numpy().tobytes() for v in state]
+
         for update in gradients:
             tensors = [tf.constant(g, tf.float32) for g in update.values()]
-            before = [v.numpy().tobytes() for v in variables.values()]
-            self.assertFalse(apply([*tensors[:2], tensors[2] * np.nan]))
+            before = bits()
+            # The last one is finite, but its square is infinite in float32.
+            for bad in (np.nan, np.inf, -np.inf, 1e20):
+                broken = [*tensors[:2], tf.fill(7, bad)]
+                self.assertFalse(apply(broken, tf.constant(True)), bad)
             self.assertFalse(apply(tensors, tf.constant(False)))
-            after = [v.numpy().tobytes() for v in variables.values()]
-            self.assertEqual(after, before)
+            self.assertEqual(bits(), before)
             self.assertTrue(apply(tensors, tf.constant(True)))
         self.assertEqual(int(optimizer.step), len(RATES))
         expected = adam(start, gradients, decay, clip or np.inf)

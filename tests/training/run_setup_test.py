@@ -15,23 +15,25 @@ from relpos_tf.models import run_dir
 from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
+from tests import folders
 from tests.problems import problem_test
 
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
+WIDER = HPARAMS.replace(hidden_size=32)
+WARMER = {"hparams": HPARAMS.replace(learning_rate_warmup_steps=7)}
+OTHER = {"data": "other"}
+ZH = {"flags": "--bleu_tokenize=zh\n"}
 
 
 def write_run(folder, pets, data_dir, hparams=HPARAMS, flags=""):
     """Prepares data and opens a run; returns the run and its hparams."""
-    vocab_size = pets.prepare(data_dir)["vocab_size"]
-    run, hparams = (
-        run_dir.RunDir(folder),
-        hparams.replace(vocab_size=vocab_size),
-    )
+    hparams = hparams.replace(vocab_size=pets.prepare(data_dir)["vocab_size"])
+    run = run_dir.RunDir(folder)
     run_setup.write_run(run, hparams, pets, str(data_dir), flags)
     return run, hparams
 
 
-class OpenRunTest(parameterized.TestCase):
+class OpenRunTest(folders.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -46,13 +48,12 @@ class OpenRunTest(parameterized.TestCase):
 
     def setUp(self):
         super().setUp()
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        self.data_dir, self.run_dir = folder / "data", folder / "run"
+        self.data_dir, self.run_dir = self.folder / "data", self.folder / "run"
         if not (self.made / "run").exists():
             self.open()
             (self.run_dir / "ckpt-7.npz").touch()
-            shutil.copytree(folder, self.made, dirs_exist_ok=True)
-        shutil.copytree(self.made, folder, dirs_exist_ok=True)
+            shutil.copytree(self.folder, self.made, dirs_exist_ok=True)
+        shutil.copytree(self.made, self.folder, dirs_exist_ok=True)
 
     def open(
         self, hparams=HPARAMS, data="data", flags="--flags", start="", **fields
@@ -78,18 +79,9 @@ class OpenRunTest(parameterized.TestCase):
         self.assertEqual(hparams.vocab_size, 280)
 
     @parameterized.parameters(
-        (
-            {"hparams": HPARAMS.replace(learning_rate_warmup_steps=7)},
-            "learning_rate_warmup_steps was 4000",
-        ),
-        (
-            {"dev": problem_test.DEV[1:], "data": "other"},
-            "The dev set has changed",
-        ),
-        (
-            {"flags": "--bleu_tokenize=zh\n"},
-            "was '' in .* now 'zh': .*earlier BLEU",
-        ),
+        (WARMER, "learning_rate_warmup_steps was 4000"),
+        (OTHER | {"dev": problem_test.DEV[1:]}, "The dev set has changed"),
+        (ZH, "was '' in .* now 'zh': .*earlier BLEU"),
     )
     def test_what_does_not_prevent_resuming_is_a_warning(self, changes, words):
         with self.assertNoLogs("relpos_tf", "WARNING"):
@@ -100,15 +92,9 @@ class OpenRunTest(parameterized.TestCase):
         self.assertRegex(logs.output[0], words)
 
     @parameterized.parameters(
-        (
-            {"hparams": HPARAMS.replace(hidden_size=32)},
-            "hidden_size=16 .now 32",
-        ),
+        ({"hparams": WIDER}, "hidden_size=16 .now 32"),
         *(
-            (
-                {"train": train, "data": "other"},
-                "training data.*--warm_start_from={}",
-            )
+            (OTHER | {"train": train}, "training data.*--warm_start_from={}")
             for train in (
                 problem_test.TRAIN[:-1],
                 [*problem_test.TRAIN[1::-1], *problem_test.TRAIN[2:]],
@@ -132,7 +118,7 @@ class OpenRunTest(parameterized.TestCase):
             self.run_dir / "average/ckpt-7.npz"
         )
         with self.assertRaisesRegex(errors.UserError, "hidden_size=16 .now 32"):
-            self.open(HPARAMS.replace(hidden_size=32))
+            self.open(WIDER)
         with self.assertRaisesRegex(errors.UserError, "no checkpoint to go on"):
             self.open(HPARAMS)
 
@@ -145,7 +131,7 @@ class OpenRunTest(parameterized.TestCase):
         )
         with self.assertNoLogs("relpos_tf", "WARNING"):
             run, hparams = self.open(
-                HPARAMS.replace(hidden_size=32),
+                WIDER,
                 data="others",
                 train=problem_test.TRAIN[1:],
                 dev=problem_test.DEV[1:],
@@ -175,11 +161,11 @@ class OpenRunTest(parameterized.TestCase):
         self.assertEqual(self.content(), before)
 
     def test_a_test_set_may_be_added(self):
-        splits = {
-            "train": lambda tmp_dir: problem_test.TRAIN,
-            "dev": lambda tmp_dir: problem_test.DEV,
-            "test": lambda tmp_dir: problem_test.DEV,
-        }
+        train, dev = (
+            lambda tmp_dir, pairs=pairs: pairs
+            for pairs in (problem_test.TRAIN, problem_test.DEV)
+        )
+        splits = {"train": train, "dev": dev, "test": dev}
         with self.assertNoLogs("relpos_tf", "WARNING"):
             self.open(splits=splits, data="other")
         known = checked_json.loads((self.run_dir / "problem.json").read_bytes())
@@ -233,9 +219,18 @@ class StartTest(parameterized.TestCase):
         self.assertEqual(compared[1], compared[3])
 
 
-class VocabularyTest(parameterized.TestCase):
+class VocabularyTest(folders.TestCase):
+    def described(self, pets, folder, step, warm_start_from=""):
+        """Returns the last record that a run logs about its data."""
+        trainer = mock.Mock(hparams=HPARAMS, step=step, total_steps=5)
+        trainer.model.count_params.return_value = 5
+        trainer.config.warm_start_from = warm_start_from
+        with self.assertLogs("relpos_tf") as logs:
+            run_setup.describe(pets, str(folder), trainer)
+        return logs.records[-1]
+
     def test_the_pieces_of_a_tag_are_counted_for_one_corpus_too(self):
-        folder = pathlib.Path(self.create_tempdir().full_path)
+        folder = self.folder
         pieces.learn(
             pieces.count_words(["dogs", "dig"]), folder / "old.model", 266
         )
@@ -245,13 +240,11 @@ class VocabularyTest(parameterized.TestCase):
             tokenizer_file=str(folder / "old.model"),
         )
         pets.prepare(folder)
-        trainer = mock.Mock(hparams=HPARAMS, step=1, total_steps=5)
-        trainer.model.count_params.return_value = 5
-        with self.assertLogs("relpos_tf") as logs:
-            run_setup.describe(pets, str(folder), trainer)
         # A blank, three letters that are pieces, and two bytes.
         line = "tag <dig>: 3 pairs; the tag is 6 pieces, 2 of them bytes."
-        self.assertEqual(logs.records[-1].getMessage(), f"Corpus 1, {line}")
+        self.assertEqual(
+            self.described(pets, folder, 1).getMessage(), f"Corpus 1, {line}"
+        )
 
     @parameterized.parameters(
         ("7 dogs", "INFO", "1\\.\\d\\d ids a word, 0.0% bytes; on the text of"),
@@ -260,7 +253,7 @@ class VocabularyTest(parameterized.TestCase):
     def test_the_fit_of_another_runs_vocabulary_is_logged(
         self, line, level, expected
     ):
-        folder = pathlib.Path(self.create_tempdir().full_path)
+        folder = self.folder
         pets = problem_test.make([("dogs 7", "dogs")], [("dogs", "dogs")])
         old = str(folder / "old")
         write_run(old, pets, folder)
@@ -268,11 +261,6 @@ class VocabularyTest(parameterized.TestCase):
             problem_test.make([(line, line)], [(line, line)]), "", old
         )
         given.prepare(folder)
-        trainer = mock.Mock(hparams=HPARAMS, step=0, total_steps=5)
-        trainer.model.count_params.return_value = 5
-        trainer.config.warm_start_from = old
-        with self.assertLogs("relpos_tf") as logs:
-            run_setup.describe(given, str(folder), trainer)
-        record = logs.records[-1]
+        record = self.described(given, folder, 0, old)
         self.assertEqual(record.levelname, level)
         self.assertRegex(record.getMessage(), expected)

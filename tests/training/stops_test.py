@@ -17,6 +17,10 @@ class StopsTest(parameterized.TestCase, tiny_runs.TestCase):
     # As many checkpoints stay as are averaged.
     config = {"local_eval_frequency": 2, "keep_checkpoint_max": 1}
 
+    def setUp(self):
+        super().setUp()
+        self.enter_context(tiny_runs.untraced())
+
     def train_to(self, name, *stops, hosts=1):
         """Trains with a signal after the update of each stop; averages.
 

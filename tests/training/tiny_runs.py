@@ -2,6 +2,7 @@
 
 import pathlib
 import types
+from unittest import mock
 
 import tensorflow as tf
 
@@ -12,6 +13,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.training import hosts
 from relpos_tf.training import run_config
 from relpos_tf.training import run_setup
+from relpos_tf.training import train_step
 from relpos_tf.training import trainer
 
 EVALUATES = {"schedule": "continuous_train_and_eval"}
@@ -23,6 +25,32 @@ HPARAMS = hparam.HParams(
     batch_size=128,
     max_length=32,
 )
+
+
+def moved(model, batch):
+    """Adds to all weights a number that depends on the batch."""
+    mean = tf.reduce_mean(tf.cast(batch["inputs"], tf.float32))
+    for variable in model.trainable_variables:
+        variable.assign_add(tf.fill(variable.shape, 0.01 * mean))
+
+
+def untraced(update=moved):
+    """Has a function of model and batch stand in for updates.
+
+    The graph of an update takes seconds to trace.
+    """
+
+    def compile_step(strategy, model, optimizer, *args, **options):
+        def step(*batches):
+            for batch in batches:
+                update(model, batch)
+            optimizer.step.assign_add(1)
+            sums = "loss", "target_tokens", "source_tokens"
+            return dict.fromkeys(sums, 1.0) | {"is_made": True}
+
+        return step
+
+    return mock.patch.object(train_step, "compile_step", compile_step)
 
 
 class TestCase(tf.test.TestCase):
