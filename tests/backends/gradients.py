@@ -1,7 +1,5 @@
 """Gradients on the backend that Keras runs on, and float64 there."""
 
-import contextlib
-
 import keras
 import numpy as np
 
@@ -14,17 +12,6 @@ elif BACKEND == "torch":
     import torch
 else:
     import tensorflow as tf
-
-
-@contextlib.contextmanager
-def float64():
-    """Computes in float64, which Keras does on PyTorch if it is the default."""
-    before = keras.config.floatx()
-    keras.config.set_floatx("float64")
-    try:
-        yield
-    finally:
-        keras.config.set_floatx(before)
 
 
 def gradients(function, arrays):
@@ -50,16 +37,12 @@ def gradients(function, arrays):
 
 
 def slopes(function, arrays, seed=17, step=1e-6):
-    """Returns pairs for each array: a direction, and the slope along it."""
+    """Yields a direction for each array, and the slope of a number along it."""
     random = np.random.default_rng(seed)
-    pairs = []
     for n, array in enumerate(arrays):
-        direction = random.normal(size=array.shape).astype(array.dtype)
-        values = []
-        for sign in (-1, 1):
-            moved = list(arrays)
-            moved[n] = array + sign * step * direction
-            number = function(*map(keras.ops.convert_to_tensor, moved))
-            values.append(float(keras.ops.convert_to_numpy(number)))
-        pairs.append((direction, (values[1] - values[0]) / (2 * step)))
-    return pairs
+        direction = random.normal(size=array.shape)
+        below, above = (
+            function(*arrays[:n], array + move * direction, *arrays[n + 1 :])
+            for move in (-step, step)
+        )
+        yield direction, (above - below) / (2 * step)

@@ -447,20 +447,10 @@ REFUSED = {
         "query",
         "11]",
     ),
-    "other_values_than_before": (
-        called((2, 5, 11), (2, 7, 12), first=GOOD),
-        "value",
-        "11]",
-    ),
-    "padding_for_attention_mask": (
-        called((3, 5, 11), (3, 7, 11), attention_mask=mask(3, 7)),
-        "attention_mask",
-        "[batch, keys]",
-        "(3, 7)",
-    ),
     "padding_where_batch_equals_queries": (
         called((5, 5, 11), (5, 7, 11), attention_mask=mask(5, 7)),
         "attention_mask",
+        "[batch, keys]",
         "(5, 7)",
     ),
     "mask_of_other_heads": (

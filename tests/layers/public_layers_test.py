@@ -17,8 +17,9 @@ from tests import testing
 from tests.bin import calls
 
 HIDDEN, HEADS = 12, 3
-SIZES = {"hidden_size": HIDDEN, "num_heads": HEADS}
-FEED_FORWARD = {"filter_size": 7, "hidden_size": HIDDEN}
+SIZE = {"hidden_size": HIDDEN}
+SIZES = SIZE | {"num_heads": HEADS}
+FEED_FORWARD = SIZE | {"filter_size": 7}
 BLOCK = {
     "attention_args": SIZES,
     "feed_forward_args": FEED_FORWARD,
@@ -26,48 +27,27 @@ BLOCK = {
 }
 X, MEMORY, IDS = (2, 5, HIDDEN), (2, 7, HIDDEN), (2, 5)
 EDGES = (2, 5, 5)
+GRAPH = {"queries": X, "relations": EDGES}
+PLACES = {"max_length": 7}
+SPACES = {"space_id": 1, "spaces": 3}
+NORM_AFTER = {"norm_before": False, "norm_after": True}
 INTEGERS = IDS, EDGES
 # The arguments of each layer, the shapes of the inputs of its call by name, the
 # last axis of its output, and the number of its weights.
 LAYERS = {
     "FeedForward": (FEED_FORWARD | {"relu_dropout": 0.3}, {"x": X}, HIDDEN, 4),
     # The norm before acts in `before`, not in the call.
-    "Residual": (
-        {"norm_before": False, "norm_after": True, "rate": 0.3},
-        {"x": X, "y": X},
-        HIDDEN,
-        2,
-    ),
+    "Residual": (NORM_AFTER | {"rate": 0.3}, {"x": X, "y": X}, HIDDEN, 2),
     "Projection": ({"units": 7}, {"inputs": X}, 7, 2),
     "LayerNorm": ({"epsilon": 0.1}, {"inputs": X}, HIDDEN, 2),
     "Dropout": ({"rate": 0.1}, {"inputs": X}, HIDDEN, 0),
     "SymbolDropout": ({"rate": 0.1}, {"inputs": X}, HIDDEN, 0),
-    "TokenEmbedding": (
-        {"vocab_size": 11, "hidden_size": HIDDEN},
-        {"ids": IDS},
-        HIDDEN,
-        1,
-    ),
-    "TargetSpaceEmbedding": (
-        {"space_id": 1, "spaces": 3, "hidden_size": HIDDEN},
-        {"x": X},
-        HIDDEN,
-        1,
-    ),
-    "LearnedPositions": (
-        {"max_length": 7, "hidden_size": HIDDEN},
-        {"positions": IDS},
-        HIDDEN,
-        1,
-    ),
+    "TokenEmbedding": (SIZE | {"vocab_size": 11}, {"ids": IDS}, HIDDEN, 1),
+    "TargetSpaceEmbedding": (SIZE | SPACES, {"x": X}, HIDDEN, 1),
+    "LearnedPositions": (SIZE | PLACES, {"positions": IDS}, HIDDEN, 1),
     # Other tests of this room have the contract of these.
     "TransformerAttention": (SIZES, {"queries": X}, HIDDEN, 4),
-    "RelationAttention": (
-        SIZES | {"num_relations": 7},
-        {"queries": X, "relations": EDGES},
-        HIDDEN,
-        6,
-    ),
+    "RelationAttention": (SIZES | {"num_relations": 7}, GRAPH, HIDDEN, 6),
     # Those of their parts are enough.
     "EncoderBlock": (BLOCK, {"x": X}, HIDDEN, 12),
     "DecoderBlock": (BLOCK, {"x": X, "memory": MEMORY}, HIDDEN, 18),

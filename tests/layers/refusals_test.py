@@ -33,7 +33,8 @@ from relpos_tf.models import transformer as model_lib
 from tests import testing
 
 B, H, Q, K, F = 2, 3, 5, 7, 12
-SIZES = {"hidden_size": F, "num_heads": H}
+SIZE = {"hidden_size": F}
+SIZES = SIZE | {"num_heads": H}
 NORMS = {"norm_before": True, "norm_after": False}
 NO_SIZE = (0, 12.0, "12", None, True)
 NO_DISTANCE = (-1, 2.5, True)
@@ -53,18 +54,10 @@ GOOD = {
     head_window.HeadWindow: {"heads": 3},
     bucketed.Bucketed: {"num_buckets": 32, "max_distance": 10**5},
     relations.RelationAttention: SIZES | {"num_relations": 5},
-    embeddings.TokenEmbedding: {"vocab_size": 7, "hidden_size": 12},
-    embeddings.TargetSpaceEmbedding: {
-        "space_id": 2,
-        "spaces": 3,
-        "hidden_size": 12,
-    },
-    embeddings.LearnedPositions: {"max_length": 7, "hidden_size": 12},
-    sublayers.FeedForward: {
-        "filter_size": 17,
-        "hidden_size": 12,
-        "relu_dropout": 0.1,
-    },
+    embeddings.TokenEmbedding: SIZE | {"vocab_size": 7},
+    embeddings.TargetSpaceEmbedding: SIZE | {"space_id": 2, "spaces": 3},
+    embeddings.LearnedPositions: SIZE | {"max_length": 7},
+    sublayers.FeedForward: SIZE | {"filter_size": 17, "relu_dropout": 0.1},
     sublayers.Residual: NORMS | {"rate": 0.1, "epsilon": 1e-6},
     dropout.Dropout: {"rate": 0.5},
     keras_attention.RelativeMultiHeadAttention: {
@@ -110,9 +103,9 @@ def transformer(*positions):
     return layer
 
 
-def block(kind=blocks.EncoderBlock, **attention_args):
-    feed_forward = {"hidden_size": F, "filter_size": 7}
-    return kind(SIZES | attention_args, feed_forward, NORMS)
+def block(size=F):
+    feed_forward = {"hidden_size": size, "filter_size": 7}
+    return blocks.EncoderBlock(SIZES, feed_forward, NORMS)
 
 
 def function(**changes):
@@ -217,9 +210,7 @@ CALLS = {
         "5",
     ),
     "sublayers_of_unlike_sizes": (
-        lambda: blocks.EncoderBlock(
-            SIZES, {"hidden_size": 1, "filter_size": 7}, NORMS
-        )(x(B, Q, F)),
+        lambda: block(1)(x(B, Q, F)),
         "`y` must have the shape [2, 5, 12]",
     ),
     "input_of_another_size": (

@@ -206,18 +206,13 @@ class LabelsTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class LayerTest(testing.LayerTestCase):
-    @parameterized.named_parameters(
+    @parameterized.parameters(
         ("per_head", {}, 7, (H, R, D)),
-        (
-            "shared",
-            {"heads_share_relations": True, "add_relations_to_keys": False},
-            6,
-            (R, D),
-        ),
+        ("shared", {"add_relations_to_keys": False}, 6, (R, D)),
     )
-    def test_contract(self, arguments, number, shape):
-        arguments |= {"add_relation_bias": True, "dropout": 0.3}
-        layer = relations.RelationAttention(F, H, R, **arguments)
+    def test_contract(self, tables, more, number, shape):
+        more = TABLES[tables] | {"dropout": 0.3} | more
+        layer = relations.RelationAttention(F, H, R, **more)
         self.assert_layer_contract(
             layer,
             floats(1, B, Q, F),
