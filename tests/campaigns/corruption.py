@@ -1,6 +1,6 @@
 """Damages the files of a run in many places and checks the outcomes.
 
-    python -m tests.campaigns.corruption [--cases=50] [--log=FILE]
+    python -m tests.campaigns.corruption [--cases=50]
 
 Fifty places each in a checkpoint, in training data, in tokenizers and
 in an export are damaged, one at a time: a byte is flipped,
@@ -20,9 +20,7 @@ import collections
 import hashlib
 import importlib
 import itertools
-import json
 import multiprocessing
-import os
 import pathlib
 import random
 import shutil
@@ -249,20 +247,15 @@ def weights(prefix):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", type=int, default=50)
-    parser.add_argument("--log", default=os.devnull)
     arguments = parser.parse_args()
     worker = Worker()
     counts = {target: collections.Counter() for target in TARGETS}
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        open(arguments.log, "w", encoding="utf-8") as log,
-    ):
+    with tempfile.TemporaryDirectory() as folder:
         world = World(folder, worker)
         for target, number in itertools.product(
             TARGETS, range(arguments.cases)
         ):
             found = world.case(target, number)
-            print(json.dumps(found), file=log, flush=True)
             is_good = found.outcome in GOOD
             counts[target][found.outcome if is_good else "bug"] += 1
             if not is_good:

@@ -18,6 +18,7 @@ The last column of a row says which of these conditions fails:
 """
 
 import argparse
+import collections
 import json
 import os
 import pathlib
@@ -65,9 +66,10 @@ class Run:
     def __init__(self, folder, options, command=None, **environment):
         self.folder, self.directory = folder, folder / "run"
         self.lines = []
-        # Of two values of a flag, the later one counts.
-        words = [sys.executable, "trainer.py", f"--data_dir={folder / 'data'}"]
-        words += [f"--output_dir={self.directory}", *options]
+        words = [sys.executable, "trainer.py", *options]
+        own = f"--data_dir={folder / 'data'}", f"--output_dir={self.directory}"
+        given = {option.partition("=")[0] for option in options}
+        words += [flag for flag in own if flag.partition("=")[0] not in given]
         environment = ONE_THREAD | {"PYTHONPATH": str(ROOT)} | environment
         self.process = subprocess.Popen(
             shlex.split(command) if command else words,
@@ -122,12 +124,10 @@ class Run:
         """Returns the text that the trainer has written."""
         return "\n".join(line for _, line in self.lines)
 
-    def seconds_to(self, pattern, after=None):
-        """Returns the time of the first line that matches."""
-        times = [t for t, line in self.lines if re.search(pattern, line)]
-        begin = self.lines[0][0]
-        if after:
-            begin = next(t for t, li in self.lines if re.search(after, li))
+    def seconds_to(self, pattern, after=""):
+        """Returns the time from a line to the next one that matches."""
+        begin = next(t for t, line in self.lines if re.search(after, line))
+        times = (t for t, line in self.lines if re.search(pattern, line))
         return next(t for t in times if t >= begin) - begin
 
 
@@ -174,13 +174,8 @@ def events(directory):
 
 def halves(folder):
     """Returns the names of partial files."""
-    return [
-        str(path.relative_to(folder))
-        for path in folder.rglob("*")
-        if path.suffix == ".part"
-        or path.parent == folder / "data"
-        and path.name.startswith(".")
-    ]
+    found = *folder.rglob("*.part"), *folder.glob("data/.*")
+    return [str(path.relative_to(folder)) for path in found]
 
 
 def differences(run, undisturbed, there, steps):
@@ -198,12 +193,11 @@ def differences(run, undisturbed, there, steps):
             break
     kept = checkpoints_in(run.directory)
     found += [f"lost: {name}" for name in there if name not in kept]
-    left, right = events(run.directory), events(undisturbed.directory)
-    for event in left:
-        if left.count(event) > 1 or event not in right:
-            found.append(f"event {event} is repeated or differs")
-    found += [f"no event {event}" for event in right if event not in left]
-    return found
+    left, right = (
+        collections.Counter(events(one.directory)) for one in (run, undisturbed)
+    )
+    found += [f"event {event} is repeated or differs" for event in left - right]
+    return found + [f"no event {event}" for event in right - left]
 
 
 def case(folder, seed, number, undisturbed):
@@ -216,12 +210,9 @@ def case(folder, seed, number, undisturbed):
     wait_for_moment(run, phase, chance, undisturbed)
     code = run.stop(number)
     there = checkpoints_in(run.directory) if run.directory.exists() else {}
-    last = max(
-        (int(re.search(r"\d+", name)[0]) for name in there), default=None
-    )
+    last = max((int(re.sub(r"\D", "", name)) for name in there), default="-")
     left = len(halves(folder)) if folder.exists() else 0
-    found = []
-    command = None
+    found, command = [], None
     if number == signal.SIGTERM:
         command = re.search(r"^  (\S+ trainer\.py .*)", run.text(), re.M)
         command = command and command[1]
@@ -243,8 +234,7 @@ def case(folder, seed, number, undisturbed):
             break
     if not found:
         found = differences(run, undisturbed, there, STEPS)
-    at = "-" if last is None else last
-    return [phase, seed, code, at, left, "; ".join(found) or "same"]
+    return [phase, seed, code, last, left, "; ".join(found) or "same"]
 
 
 def main():
@@ -254,7 +244,7 @@ def main():
     parser.add_argument("--cases", type=int, default=20)
     arguments = parser.parse_args()
     number = signal.Signals[f"SIG{arguments.signal}"]
-    results = []
+    good = 0
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         undisturbed = Run(folder / "undisturbed", OPTIONS)
@@ -264,11 +254,10 @@ def main():
         print(row("phase", "seed", "exit code", "checkpoint", "halves", "end"))
         for seed in range(arguments.cases):
             result = case(folder / str(seed), seed, number, undisturbed)
-            results.append(result[-1])
+            good += result[-1] == "same"
             print(row(*map(str, result)), flush=True)
-    good = results.count("same")
-    print(f"{good} of {len(results)} runs end like the undisturbed one.")
-    sys.exit(good < len(results))
+    print(f"{good} of {arguments.cases} runs end like the undisturbed one.")
+    sys.exit(good < arguments.cases)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,9 @@
 """A run whose target language has no blanks between words, and its scores."""
 
 import random
-from unittest import mock
-
-import tensorflow as tf
 
 from relpos_tf.bin import trainer
 from relpos_tf.models import run_dir
-from relpos_tf.training import schedules
 from tests import folders
 from tests.bin import calls
 
@@ -34,41 +30,25 @@ class ChineseRunTest(folders.TestCase):
             "--hparams_set=transformer_relative_tiny",
             "--hparams=hidden_size=32,filter_size=64,num_heads=2,"
             "num_hidden_layers=1,batch_size=256,beam_size=1,extra_length=4,"
-            "learning_rate_warmup_steps=4,moving_average_decay=0.5",
-            "--train_steps=9",
+            "learning_rate_warmup_steps=4",
+            "--train_steps=8",
             "--local_eval_frequency=4",
-            "--keep_checkpoint_max=1",
-            "--eval_early_stopping_metric=bleu",
-            "--eval_early_stopping_steps=4",
             f"--data_dir={self.folder}/data",
             f"--output_dir={self.folder}/run",
         )
 
-    def test_evaluations_choose_by_bleu_of_characters(self):
-        usual = schedules.learning_rate
-
-        def ruinous(hparams):  # in the last step
-            rate = usual(hparams)
-            return lambda step: tf.where(step < 8, rate(step), 1000.0)
-
-        with mock.patch.object(schedules, "learning_rate", ruinous):
-            code, _, messages = calls.execute(trainer.main, *self.flags())
+    def test_evaluations_have_bleu_of_characters(self):
+        code, _, messages = calls.execute(trainer.main, *self.flags())
         self.assertEqual(code, 0, messages)
-        run = run_dir.RunDir(self.folder / "run")
         scores = {}
-        for event in run.read_metrics():
+        for event in run_dir.RunDir(self.folder / "run").read_metrics():
             if event["split"] == "dev":
                 scores[event["step"]] = event["bleu"]
                 self.assertIn("|tok:zh|", event["bleu_signature"])
                 line = rf"{event['step']}: .*BLEU {event['bleu']:.2f} .*tok:zh"
                 self.assertRegex(messages, f"dev at step {line}")
-                # No line is right as a whole, so that BLEU of tok:13a would be
-                # 0 throughout, and end the run at step 8.
+                # No line is right as a whole: BLEU of tok:13a would be 0.
                 self.assertEqual(event["exact_match"], 0.0)
-        self.assertEqual([*scores], [4, 8, 9])
+        self.assertEqual([*scores], [4, 8])
         self.assertGreater(scores[8], scores[4])
-        self.assertNotIn("Stopping", messages)
         self.assertNotIn("--bleu_tokenize", messages)
-        best = max(scores, key=scores.get)
-        self.assertLess(best, 9)
-        self.assertEqual(run_dir.all_steps(run.path), [best, 9])

@@ -1,10 +1,8 @@
 """Two hosts train together: two processes that talk over the loopback."""
 
-import contextlib
 import json
 import shutil
 import signal
-import socket
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from relpos_tf.models import checkpoints
 from tests import folders
 from tests.bin import calls
 from tests.campaigns import kill
+from tests.training import cluster_test
 
 OPTIONS = (
     "--problem=translate_files",
@@ -31,20 +30,10 @@ OPTIONS = (
 )
 
 
-def free_addresses(number):
-    """Returns addresses of ports that were free a moment ago."""
-    with contextlib.ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            for _ in range(number)
-        ]
-        return [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-
-
 class HostsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
-        self.addresses = free_addresses(2)
+        self.addresses = cluster_test.free_addresses(2)
         for name, number in (("a", 67), ("b", 23)):
             for side, word in (("en", "house"), ("de", "Haus")):
                 lines = [f"{word} {i} {name * (i % 7)}" for i in range(number)]

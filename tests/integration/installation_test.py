@@ -51,14 +51,10 @@ print(json.dumps([relpos_tf.__file__, message, messages]))
 """
 
 
-def execute(*words, input=None, **kwargs):
+def execute(*words, **kwargs):
     """Runs Python; returns what it wrote."""
     done = subprocess.run(
-        [sys.executable, *words],
-        input=input,
-        capture_output=True,
-        text=True,
-        **kwargs,
+        [sys.executable, *words], capture_output=True, text=True, **kwargs
     )
     if done.returncode:
         raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
