@@ -12,6 +12,7 @@ from typing import Any
 
 from relpos_tf import registry
 from relpos_tf.data import batches
+from relpos_tf.data import token_files
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.models import checkpoints
@@ -59,8 +60,10 @@ def score(
         files.write(f"{translations}.{name}.txt", written)
     first = pathlib.Path(next(iter(sources.values())))
     data = manifest.read_manifest(first.parent)
+    for name in token_files.names(first.stem):
+        manifest.checked(first.parent, data, name)
     pairs = batches.evaluation_batches(
-        manifest.tokens(first.parent, data, first.stem),
+        token_files.TokenFile(first.parent, first.stem, data["vocab_size"]),
         model.hparams.batch_size,
     )
     encoded = tokenizer.encode_batch(

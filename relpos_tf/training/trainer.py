@@ -85,9 +85,8 @@ class Trainer:
         self._stopping = run_config.EarlyStopping(config)
         self._accumulated = max(hparams.optimizer_multistep_accumulate_steps, 1)
         self._epoch_sizes: dict[int, int] = {}  # in batches
-        self._is_compiled = config.xla_compile
-        if self._is_compiled is None:
-            self._is_compiled = graphs.have_gpu()
+        asked = config.xla_compile
+        self._is_compiled = graphs.have_gpu() if asked is None else asked
         self._shapes: set[tuple] = set()  # that XLA has compiled
         self._last_loss = 0.0  # of the last report
         self._state = TrainingState(hparams, run, hosts, config)
