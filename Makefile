@@ -12,7 +12,7 @@
 # make package  build wheel and source distribution, and try each in an empty
 #             environment
 # make check  for daily work: lint, and the tests of layers, data and documents
-# make lint   ruff: rules and formatting; mypy: types of the core
+# make lint   ruff: rules and formatting; mypy: types
 # make bench  every figure that the project aims at, ten quiet minutes
 # make bench-peers  the same beside OpenNMT-tf and CTranslate2: 2.5 GB in build/
 # make headline  the first updates of the recipe for Multi30k, downloaded, and
