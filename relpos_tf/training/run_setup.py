@@ -141,8 +141,8 @@ def write_run(
     tokenizer_path = problem.tokenizer_path(data_dir)
     longest = _longest_source(problem.tokens(data_dir, "train"), hparams)
     _check_augmentation(tokenizer_path, hparams)
-    decode = decode_hparam.Completed(beam_size=hparams.beam_size)
-    decode.check_beam_size(hparams.vocab_size)
+    searched = decode_hparam.DecodeHParams().fill(hparams)
+    searched.check_beam_size(hparams.vocab_size)
     if run.is_trained():
         flags = run_dir.parse_flags(flags_text)
         check_same_run(run, hparams, problem, data_dir, flags)

@@ -44,6 +44,7 @@ def execute(main, *arguments, stdin=b"", isatty=False):
         mock.patch.object(sys, "stdin", Stream(stdin, isatty)),
         mock.patch.object(sys, "stdout", out),
         mock.patch.object(sys, "stderr", err),
+        mock.patch.dict(os.environ),
     ):
         code = command.execute(main, arguments)
     return code, out.getvalue(), err.getvalue()

@@ -9,6 +9,7 @@ is NaN or infinite in one batch of one replica. The exit code is 1 if a row is
 not as expected.
 """
 
+import argparse
 import itertools
 import sys
 
@@ -229,6 +230,7 @@ def all_cases(parts):
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     numbers = 1, 2, 4
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0],

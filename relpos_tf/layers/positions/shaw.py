@@ -267,11 +267,9 @@ def relative_attention(
         value_table: The same for the values.
         bias: None or a float tensor that broadcasts to `[B, H, Q, K]`.
         implementation: "reshape" looks up `[Q, K, D]` vectors; "compact" adds
-            to diagonals (`band`); "gather" has the fewest operations
-            (`by_distance`); "auto" is "reshape" for a single query, else
-            "gather" where there is a GPU, else "compact". Programs of XLA
-            always use "reshape", and so do queries that may have no key in
-            place of "compact".
+            to diagonals (`band`); "gather" has the fewest operations; "auto"
+            is "reshape" for one query, else "gather" on GPUs, else "compact".
+            XLA, and compact queries without a key, always use "reshape".
         query_start: int or scalar tensor: the position of the first query. By
             default the queries are the last keys. In a graph of unknown
             lengths, it promises that each has a key.
@@ -301,19 +299,18 @@ def relative_attention(
     sizes = pairs_lib.size(q, 2), pairs_lib.size(k, 2)
     pairs = pairs_lib.Pairs(*sizes, query_start, causal=causal)
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
-
-    def rows(table):
-        return _look_up([table], pairs, implementation, left)[0]
-
+    form = pairs, implementation, left
     if key_table is not None:
-        logits = _add_to_logits(logits, q, rows(key_table), pairs, left)
+        (rows,) = _look_up([key_table], *form)
+        logits = _add_to_logits(logits, q, rows, pairs, left)
     if bias is not None:
         bias = pairs_lib.finite(bias, logits.dtype)
     weights = pairs_lib.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
     dropped, summand = weights if dropout is None else dropout(weights), 0.0
     if value_table is not None:
+        (rows,) = _look_up([value_table], *form)
         dropped, summand = _weighted_vectors(
-            dropped, rows(value_table), pairs, left, dropout is None
+            dropped, rows, pairs, left, sums_to_one=dropout is None
         )
     return tf.matmul(dropped, v) + summand, weights
 
