@@ -1,0 +1,54 @@
+"""Training with XLA: by default on GPUs, with few shapes and full batches."""
+
+import os
+import re
+from unittest import mock
+
+from absl.testing import parameterized
+
+from relpos_tf.bin import trainer as command
+from relpos_tf.data import plan
+from relpos_tf.utils import graphs
+from tests.training import tiny_runs
+
+
+class XlaTest(tiny_runs.TestCase, parameterized.TestCase):
+    @parameterized.parameters(
+        (None, True, True),
+        (None, False, False),
+        (True, False, True),
+        (False, True, False),
+    )
+    def test_each_shape_is_told_once_where_xla_is_used(
+        self, asked, on_gpu, is_used
+    ):
+        with (
+            mock.patch.object(graphs, "have_gpu", return_value=on_gpu),
+            tiny_runs.untraced(),
+            self.assertLogs("relpos_tf") as logs,
+        ):
+            name = f"run-{asked}-{on_gpu}"
+            self.trainer(name, 40, xla_compile=asked).train()
+        shapes = re.findall(
+            r"XLA compiled batches of (\d+) x (\d+): ", "\n".join(logs.output)
+        )
+        self.assertLen(set(shapes), len(shapes))
+        self.assertEqual(len(shapes) > 2, is_used)
+        limits, rows = plan.buckets(128, 32, length_bucket_step=1.25)
+        known = {
+            (f"{n}", f"{limit}") for n, limit in zip(rows, limits, strict=True)
+        }
+        self.assertContainsSubset(shapes, known)
+
+    @mock.patch.dict(os.environ)
+    def test_programs_are_kept_in_the_run_unless_the_user_has_own_flags(self):
+        for name in ("XLA_FLAGS", "TF_XLA_FLAGS"):
+            os.environ.pop(name, None)
+        command.prepare_xla("runs/a/xla")
+        own = os.environ["TF_XLA_FLAGS"]
+        self.assertRegex(own, r"cache_directory=runs/a/xla/[0-9a-f]{8}$")
+        self.assertIn("autotune_level=0", os.environ["XLA_FLAGS"])
+        os.environ["XLA_FLAGS"] = "--mine"
+        command.prepare_xla("runs/b/xla")
+        found = os.environ["XLA_FLAGS"], os.environ["TF_XLA_FLAGS"]
+        self.assertEqual(found, ("--mine", own))
