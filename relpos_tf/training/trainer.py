@@ -46,6 +46,13 @@ from relpos_tf.utils import signals
 from relpos_tf.utils import terminal
 
 _log = logging.getLogger("relpos_tf")
+# What TensorFlow raises for programs that XLA cannot make.
+_NOT_COMPILED = (
+    tf.errors.InternalError,
+    tf.errors.InvalidArgumentError,
+    tf.errors.NotFoundError,
+    tf.errors.UnimplementedError,
+)
 _MOST_SKIPPED = 10  # updates in a row; more would never end
 # A loss that is so many times that of a uniform guess is far above it.
 _FAR_ABOVE = 2.0
@@ -239,11 +246,25 @@ class Trainer:
 
     @contextlib.contextmanager
     def _telling_of_new_shapes(self, batch):
-        """Logs how long an update took whose batches XLA had to compile."""
+        """Logs how long an update took whose batches XLA had to compile.
+
+        Raises:
+            UserError: XLA cannot compile them.
+        """
         own = self._hosts.strategy.experimental_local_results(batch["inputs"])
         shape, begun = tuple(own[0].shape), time.monotonic()
-        yield
-        if self._is_compiled and shape not in self._shapes:
+        is_new = self._is_compiled and shape not in self._shapes
+        try:
+            yield
+        except _NOT_COMPILED as error:
+            if not is_new:
+                raise
+            cause = str(error).partition("\n")[0].rstrip(".")
+            raise errors.UserError(
+                f"XLA cannot compile an update here: {cause}. Train without "
+                "it, with --noxla_compile."
+            ) from error
+        if is_new:
             self._shapes.add(shape)
             seconds = time.monotonic() - begun
             _log.info(

@@ -4,8 +4,10 @@ import os
 import re
 from unittest import mock
 
+import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf.bin import trainer as command
 from relpos_tf.data import plan
 from relpos_tf.utils import graphs
@@ -39,6 +41,22 @@ class XlaTest(tiny_runs.TestCase, parameterized.TestCase):
             (f"{n}", f"{limit}") for n, limit in zip(rows, limits, strict=True)
         }
         self.assertContainsSubset(shapes, known)
+
+    def test_what_xla_cannot_compile_has_a_way_out(self):
+        def fail(model, batch):
+            raise tf.errors.InternalError(None, None, "no ptxas.\nmore")
+
+        for asked, kind in (
+            (True, errors.UserError),
+            (False, tf.errors.InternalError),
+        ):
+            run = self.trainer(f"fails-{asked}", 3, xla_compile=asked)
+            with tiny_runs.untraced(fail), self.assertRaises(kind) as raised:
+                run.train()
+            is_advised = "no ptxas. Train without it, with --noxla" in str(
+                raised.exception
+            )
+            self.assertEqual(is_advised, asked)
 
     @mock.patch.dict(os.environ)
     def test_programs_are_kept_in_the_run_unless_the_user_has_own_flags(self):
