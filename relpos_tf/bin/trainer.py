@@ -22,6 +22,7 @@ import glob
 import hashlib
 import os
 import platform
+import re
 
 from relpos_tf import fields
 from relpos_tf import hparam
@@ -178,7 +179,9 @@ def prepare_xla(folder: str) -> None:
     # On an H200, a shape takes 34 s with these flags, and 97 s without.
     quick = "--xla_gpu_autotune_level=0 --xla_gpu_enable_triton_gemm=false"
     os.environ.setdefault("XLA_FLAGS", quick)
-    own = f"--tf_xla_persistent_cache_directory={folder}/{kind}"
+    # TensorFlow splits its flags at blanks that are not quoted.
+    name = re.sub(r'(["\\])', r"\\\1", f"{folder}/{kind}")
+    own = f'--tf_xla_persistent_cache_directory="{name}"'
     os.environ.setdefault("TF_XLA_FLAGS", own)
 
 

@@ -158,8 +158,8 @@ class Plan:
         Args:
             seed: int. See `following`.
         """
-        options = (*self.corpora, *self.buckets, self.pair_concatenation, seed)
-        options += (self.fills_batches,) * self.fills_batches
+        options = *self.corpora, *self.buckets, self.pair_concatenation
+        options += self.fills_batches, seed
         content = hashlib.sha256(self.lengths.data)
         content.update(repr(options).encode())
         return int.from_bytes(content.digest()[:7], "big")

@@ -196,8 +196,9 @@ class Trainer:
         """Returns what reads the training batches that the hparams ask for."""
         hparams = self.hparams
         tokens = self._problem.tokens(self._data_dir, "train")
-        # Fewer shapes for XLA, with hardly more padding.
-        step = max(hparams.length_bucket_step, 1.25 * self._is_compiled)
+        step = hparams.length_bucket_step
+        if self._is_compiled:  # fewer shapes, with hardly more padding
+            step = max(step, 1.25)
         buckets = plan_lib.buckets(
             hparams.batch_size,
             hparams.max_length,

@@ -62,9 +62,9 @@ class XlaTest(tiny_runs.TestCase, parameterized.TestCase):
     def test_programs_are_kept_in_the_run_unless_the_user_has_own_flags(self):
         for name in ("XLA_FLAGS", "TF_XLA_FLAGS"):
             os.environ.pop(name, None)
-        command.prepare_xla("runs/a/xla")
+        command.prepare_xla('my "runs"/xla')  # quoted, as TensorFlow reads it
         own = os.environ["TF_XLA_FLAGS"]
-        self.assertRegex(own, r"cache_directory=runs/a/xla/[0-9a-f]{8}$")
+        self.assertRegex(own, r'="my \\\"runs\\\"/xla/[0-9a-f]{8}"$')
         self.assertIn("autotune_level=0", os.environ["XLA_FLAGS"])
         os.environ["XLA_FLAGS"] = "--mine"
         command.prepare_xla("runs/b/xla")

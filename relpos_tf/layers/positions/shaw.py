@@ -402,12 +402,13 @@ def _form(implementation, pairs):
         is_one = tf.get_static_value(pairs.queries) == 1
         on_gpu = "gather" if graphs.have_gpu() else "compact"
         implementation = "reshape" if is_one else on_gpu
+    if implementation == _EXACT:
+        return _EXACT
     # XLA would unroll the diagonals, each to a choice for all pairs.
-    is_free = (
-        implementation in ("compact", "gather") and not graphs.are_for_xla()
-    )
-    if not is_free or implementation == "compact" and not _all_have_keys(pairs):
-        return _EXACT if implementation == _EXACT else "reshape"
+    if graphs.are_for_xla():
+        return "reshape"
+    if implementation == "compact" and not _all_have_keys(pairs):
+        return "reshape"
     return implementation
 
 
