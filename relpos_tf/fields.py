@@ -392,4 +392,6 @@ def _has_type(value, kind):
         return True
     if kind is dict:
         value, arguments = value.values(), arguments[1:]
+    if not typing.get_args(arguments[0]):
+        value = {type(element): element for element in value}.values()
     return all(_has_type(element, arguments[0]) for element in value)

@@ -56,6 +56,7 @@ logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 # A codec that a client chooses may take minutes, or fail.
 _CODEC = re.compile(rb"charset", re.IGNORECASE)
 _FORMS = "application/x-www-form-urlencoded", "multipart/form-data"
+_MOST_FIELDS = 100
 # Characters from which on a request is long.
 _LONG = 10_000
 _LOCALHOST = r"|127(\.\d+){3}|\[[0:]*:0*1\]"
@@ -283,7 +284,8 @@ class _Answers:
         the browser says whose it is. The fields of the address belong to the
         form.
         """
-        header, most, size = request.headers.get, self._limits.max_body_bytes, 0
+        header, most = request.headers.get, self._limits.max_body_bytes
+        size = fields = 0
         kind = header("content-type", "").partition(";")[0].strip().lower()
         is_foreign = header("sec-fetch-site") in ("cross-site", "same-site")
         if is_foreign and not self._cors_origins & {"*", header("origin")}:
@@ -295,13 +297,18 @@ class _Answers:
             raise too_large
 
         async def receive():
-            nonlocal size
+            nonlocal size, fields
             message = await request.receive()
             body = message.get("body", b"")
             size += len(body)
             if size > most:
                 raise too_large
-            if kind == _FORMS[0]:  # bytes beyond ASCII are UTF-8
+            if kind == _FORMS[0]:
+                fields += body.count(b"&")
+                if fields > _MOST_FIELDS:  # The parser reads byte by byte.
+                    text = f"A form may have at most {_MOST_FIELDS} fields."
+                    raise limits_lib.RefusedError(400, text)
+                # Bytes beyond ASCII are UTF-8.
                 body = urls.quote_from_bytes(body, bytes(range(128))).encode()
             return message | {"body": body}
 
@@ -313,7 +320,9 @@ class _Answers:
         body = b"" if kind in _FORMS else await sent.body()
         if kind == "application/json":
             return queries.read(body)
-        form = await sent.form(max_files=0, max_fields=100, max_part_size=most)
+        form = await sent.form(
+            max_files=0, max_fields=_MOST_FIELDS, max_part_size=most
+        )
         values = {**request.query_params, **form}
         if "q" not in values:
             raise limits_lib.RefusedError(400, queries.EXPECTED)

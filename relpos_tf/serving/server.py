@@ -6,7 +6,6 @@ import logging
 import resource
 import signal
 import socket
-import sys
 from types import FrameType
 from typing import Any
 
@@ -148,8 +147,6 @@ class Server(uvicorn.Server):
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0] % 2**63  # -1: any
         _Connection.most = max(1, min(_MOST_CONNECTIONS, files - _OTHER_FILES))
         _Connection.timeout_s = limits.timeout_s
-        # Else the loop waits 5 ms, many times a request, where threads compute.
-        sys.setswitchinterval(0.0005)
         config = uvicorn.Config(
             app,
             # Whatever else is installed.

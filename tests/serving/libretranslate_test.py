@@ -208,6 +208,7 @@ class LibreTranslateTest(parameterized.TestCase):
     @parameterized.parameters(
         (b"q=1" + b"&a=b" * 101, FORM),
         (b"&" * 999_000, FORM),
+        (b"q=a&source=en&target=de" + b"&" * 100, FORM),
         (PART * 101 + b"--x--", MULTIPART),
         (NESTED * 16_000, MULTIPART),
         (NESTED * 2_000, MULTIPART),

@@ -28,6 +28,11 @@ class QueriesTest(parameterized.TestCase):
         expected = queries.Query(("a", "b"), how, **more)
         self.assertEqual(parse(lines=["a", "b"], **more, **options), expected)
 
+    def test_every_line_is_text(self):
+        how = queries.parse({"lines": []}).decode_hparams
+        with self.assertRaisesRegex(errors.UserError, "lines.*Received.*7"):
+            queries.Query(lines=("a", 7, "b"), decode_hparams=how)
+
     def test_what_is_null_is_left_out(self):
         query = parse(lines=["a"], model=None, attention=None, alpha=None)
         self.assertEqual(query, parse(lines=["a"]))
