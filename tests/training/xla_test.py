@@ -30,7 +30,9 @@ class XlaTest(tiny_runs.TestCase, parameterized.TestCase):
             self.assertLogs("relpos_tf") as logs,
         ):
             name = f"run-{asked}-{on_gpu}"
-            self.trainer(name, 40, xla_compile=asked).train()
+            trainer = self.trainer(name, 40, xla_compile=asked)
+            trainer.train()
+        self.assertEqual(trainer._reader().plan.fills_batches, is_used)
         shapes = re.findall(
             r"XLA compiled batches of (\d+) x (\d+): ", "\n".join(logs.output)
         )

@@ -319,6 +319,18 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
             arrays,
         )
 
+    @parameterized.parameters(*FORMS)
+    def test_causal_queries_may_lie_behind_all_keys(self, form):
+        arrays = example((5, 3, 2, None), "shared")
+        found = shaw.relative_attention(
+            *map(constant, arrays),
+            implementation=form,
+            query_start=7,
+            causal=True,
+        )
+        expected = oracles.shaw_attention(*arrays, query_start=7)
+        self.assertAllClose(found, expected, 1e-12, 1e-12)
+
     @parameterized.product(form=FORMS, tables=("shared", "per_head"))
     def test_a_single_head_has_the_numbers_of_float64(self, form, tables):
         # oneDNN's products of [B, 1, Q, D] with [R, D] and with [1, R, D] are
