@@ -6,6 +6,7 @@ H heads, D depth per head, n hypotheses of one source, L decoder layers.
 
 import functools
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
@@ -198,11 +199,15 @@ class Transformer(keras.Model):
         inputs: tf.Tensor,
         targets: tf.Tensor,
         training: bool = False,
-        tag_lengths: tf.Tensor | None = None,  # [B]: ids that are not dropped
+        kept: Sequence[tf.Tensor | None] = (None, None),
     ) -> tf.Tensor:
-        """Returns the inputs of the softmax layer, `[B, T, F]`."""
-        memory = self.encode(inputs, training, tag_lengths)
-        return self.decode(targets, memory, inputs, training)
+        """Returns the inputs of the softmax layer, `[B, T, F]`.
+
+        `symbol_dropout` drops none of the first `kept` source and target ids of
+        each row: two `[B]` tensors.
+        """
+        memory = self.encode(inputs, training, kept[0])
+        return self.decode(targets, memory, inputs, training, kept[1])
 
     def softmax_table(self) -> tf.Tensor:
         """Returns the table that turns features into logits, `[V, F]`."""
@@ -212,10 +217,10 @@ class Transformer(keras.Model):
         self,
         inputs: tf.Tensor,
         training: bool = False,
-        tag_lengths: tf.Tensor | None = None,
+        kept: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Encodes `[B, S]` source ids: `[B, S, F]`."""
-        x = self._embed_source(inputs, training, tag_lengths)
+        x = self._embed_source(inputs, training, kept)
         length = pairs_lib.size(x, 1)
         pairs = pairs_lib.Pairs(length, length, 0, is_token(inputs))
         if training:
@@ -254,9 +259,10 @@ class Transformer(keras.Model):
         memory: tf.Tensor,
         inputs: tf.Tensor,
         training: bool = False,
+        kept: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Returns `features`, with a `memory` that `encode` returned."""
-        x = self._embed_targets(targets, training)
+        x = self._embed_targets(targets, training, kept)
         length = pairs_lib.size(x, 1)
         pairs = pairs_lib.Pairs(length, length, 0, causal=True)
         if training:
@@ -335,20 +341,20 @@ class Transformer(keras.Model):
         logits = self.softmax_embedding.logits(x, cache.softmax)
         return logits, cache._replace(layers=tuple(layers))
 
-    def _embed_source(self, inputs, training=False, tag_lengths=None):
+    def _embed_source(self, inputs, training=False, kept=None):
         """Embeds source ids with absolute positions: `[B, S, F]`."""
         x = self.source_embedding(inputs)  # [B, S, F]
-        x = self.symbol_dropout(x, training=training, kept=tag_lengths)
+        x = self.symbol_dropout(x, training=training, kept=kept)
         if self.target_space is not None:
             x = self.target_space(x)
         x = self._add_positions(x, 0, training)
         return self.embedding_dropout(x, training=training)
 
-    def _embed_targets(self, targets, training=False):
+    def _embed_targets(self, targets, training=False, kept=None):
         """Embeds the target before each position; returns `[B, T, F]`."""
         shifted = tf.pad(targets, [[0, 0], [1, 0]])[:, :-1]  # [B, T]
         x = self.target_embedding(shifted)  # [B, T, F]
-        x = self.symbol_dropout(x, training=training)
+        x = self.symbol_dropout(x, training=training, kept=kept)
         x = self._add_positions(x, 0, training, is_target=True)
         return self.embedding_dropout(x, training=training)
 

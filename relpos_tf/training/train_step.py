@@ -41,9 +41,8 @@ def compile_step(
     Args:
         strategy: `tf.distribute.Strategy`. The model and the optimizer were
             created in its scope.
-        model: a Transformer, or any model called with inputs and targets
-            that has `hparams`. With the methods `features` and `softmax_table`
-            it need not compute logits.
+        model: a Transformer, or any model with `hparams`, `features` and
+            `softmax_table`.
         optimizer: `optimizers.Adam` of the model's trainable variables.
         element_spec: the distributed dataset's, as the function's only
             signature: it is traced once.
@@ -226,15 +225,48 @@ def _gradient_function(model):
 
 
 def _summed_loss(model, batch) -> tf.Tensor:
-    """Returns the sum of the cross-entropy over a batch's tokens."""
+    """Returns the sum of the loss over a batch's tokens."""
+    if model.hparams.consistency_loss:
+        return _simcut_loss(model, batch)
     inputs, targets = batch["inputs"], batch["targets"]
-    smoothing = model.hparams.label_smoothing
-    # Where sources have tags, their lengths.
-    tags = {n: value for n, value in batch.items() if n == "tag_lengths"}
-    features = model.features(inputs, targets, training=True, **tags)
+    tags = batch.get("tag_lengths")  # where sources have tags
+    kept = {} if tags is None else {"kept": (tags, None)}
+    features = model.features(inputs, targets, training=True, **kept)
     return losses.projected_cross_entropy(
-        features, model.softmax_table(), targets, smoothing
+        features, model.softmax_table(), targets, model.hparams.label_smoothing
     )[0]
+
+
+def _simcut_loss(model, batch) -> tf.Tensor:
+    """Returns the sum of the loss of SimCut (Gao et al., 2022, section 3).
+
+    One call has every row twice: with all symbols, and with some cut off.
+    """
+    inputs, targets = batch["inputs"], batch["targets"]
+    none = tf.zeros(tf.shape(inputs)[:1], tf.int32)
+    every = none + tf.int32.max
+    features = model.features(
+        tf.concat([inputs, inputs], 0),
+        tf.concat([targets, targets], 0),
+        training=True,
+        kept=(
+            tf.concat([every, batch.get("tag_lengths", none)], 0),
+            tf.concat([every, none], 0),
+        ),
+    )  # [2B, T, F]
+    table = model.softmax_table()
+    logits = tf.matmul(
+        tf.reshape(features, [-1, table.shape[1]]), table, transpose_b=True
+    )
+    shape = tf.concat([tf.shape(features)[:-1], table.shape[:1]], 0)
+    whole, cut = tf.split(
+        tf.reshape(tf.cast(logits, tf.float32), shape), 2
+    )  # [B, T, V]
+    cross_entropy, _ = losses.padded_cross_entropy(
+        whole, targets, model.hparams.label_smoothing
+    )
+    divergence = losses.padded_divergence(whole, cut, targets)
+    return cross_entropy + model.hparams.consistency_loss * divergence
 
 
 def _seed(random_seed: int, step: tf.Variable) -> tf.Tensor:

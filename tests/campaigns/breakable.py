@@ -24,13 +24,20 @@ class BagOfWords(keras.layers.Layer):
             for name in ("source", "target")
         )
         self.dropout = dropout.Dropout(hparams.layer_prepostprocess_dropout)
+        self.cut = dropout.SymbolDropout(hparams.symbol_dropout)
         for embedding in (self.source, self.target):
             embedding.build(None)
         self.built = True
 
-    def features(self, inputs, targets, training):
-        source = tf.reduce_sum(self.source(inputs), 1, keepdims=True)
-        past = tf.cumsum(self.target(targets), 1, exclusive=True)
+    def features(self, inputs, targets, training, kept=(None, None)):
+        source, past = (
+            self.cut(table(ids), training=training, kept=number)
+            for table, ids, number in zip(
+                (self.source, self.target), (inputs, targets), kept, strict=True
+            )
+        )
+        source = tf.reduce_sum(source, 1, keepdims=True)
+        past = tf.cumsum(past, 1, exclusive=True)
         return self.dropout(tf.tanh(source + past), training=training)
 
     def softmax_table(self):
@@ -45,8 +52,8 @@ class Fragile:
         self.hparams = model.hparams
         self.trainable_variables = model.trainable_variables
 
-    def features(self, inputs, targets, *, training):
-        x = self._model.features(inputs, targets, training=training)
+    def features(self, inputs, targets, **options):
+        x = self._model.features(inputs, targets, **options)
         return _break(x, inputs)
 
     def softmax_table(self):

@@ -124,6 +124,33 @@ class ProjectedCrossEntropyTest(tf.test.TestCase, parameterized.TestCase):
             )
 
 
+class PaddedDivergenceTest(tf.test.TestCase):
+    def test_equals_the_definition_and_its_gradients(self):
+        random = np.random.default_rng(7)
+        arrays = [random.normal(size=(B, T, V)) * 3 for _ in range(2)]
+        labels = np.array([[4, 1, 0], [2, 0, 4]])
+
+        def total(*arrays):
+            p, q = (
+                np.exp(a) / np.exp(a).sum(-1, keepdims=True) for a in arrays
+            )
+            return np.sum((p * (np.log(p) - np.log(q)))[labels != 0])
+
+        logits = [tf.constant(a, tf.float32) for a in arrays]
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            found = losses.padded_divergence(*logits, tf.constant(labels))
+        self.assertAllClose(found, total(*arrays), rtol=1e-5, atol=1e-5)
+        testing.assert_gradients(
+            self,
+            tape.gradient(found, logits),
+            total,
+            arrays,
+            rtol=1e-4,
+            atol=1e-4,
+        )
+
+
 class PaddedCrossEntropyT2tTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.named_parameters(
         *testing.t2t_cases("xent", "t2t_training.npz")

@@ -16,6 +16,8 @@ from tensorflow.python.framework import config
 
 from relpos_tf import errors
 from relpos_tf import fields
+from relpos_tf.layers import dropout
+from relpos_tf.layers import losses
 from relpos_tf.models import run_dir
 from relpos_tf.models import transformer
 from relpos_tf.training import optimizers
@@ -34,6 +36,8 @@ BIASED = CLIPPED.replace(
     num_hidden_layers=2,
     num_decoder_layers=1,
 )
+# All symbols are cut, so the masks of replicas are alike.
+CUT = CLIPPED.replace(symbol_dropout=0.99999, consistency_loss=3.0)
 DROPPED = replicas.HPARAMS.replace(layer_prepostprocess_dropout=0.5)
 # With relative positions, a graph takes half as long again to build.
 SMALL = replicas.HPARAMS.override(
@@ -67,6 +71,7 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         (2, 1, replicas.HPARAMS, breakable.BagOfWords),
         (2, 2, CLIPPED, breakable.BagOfWords),
         (2, 1, BIASED, transformer.Transformer),
+        (2, 2, CUT, breakable.BagOfWords),
     )
     def test_ten_updates_equal_those_of_one_batch(
         self, count, number, hparams, model
@@ -162,12 +167,36 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllEqual(value[0], value[1], name)  # both replicas
 
 
-class TagsTest(tf.test.TestCase):
-    def test_symbol_dropout_leaves_tags_alone(self):
+class SymbolDropoutTest(tf.test.TestCase):
+    def test_the_divergence_from_cut_symbols_is_added_to_the_loss(self):
+        # All symbols are cut but those of tags.
+        hparams = replicas.HPARAMS.replace(
+            symbol_dropout=0.99999, consistency_loss=3.0, label_smoothing=0.2
+        )
+        keras.utils.set_random_seed(3)
+        model = transformer.Transformer(hparams)
+        table = model.target_embedding.embeddings
+        zero = 21  # an id of no vector, as those that are cut
+        table.assign(tf.where(np.arange(23)[:, None] == zero, 0.0, table.value))
+        whole = [[3, 5, 7, 9], [4, 2, 0, 0]], [[8, 7], [6, 0]]
+        cut = [[3, zero, zero, zero], [zero, zero, 0, 0]], [[zero, 7], [6, 0]]
+        inputs, targets = map(tf.constant, whole)
+        p, q = model(inputs, targets), model(*map(tf.constant, cut))
+        divergence = losses.padded_divergence(p, q, targets)
+        self.assertGreater(float(divergence), 0.1)
+        expected = losses.padded_cross_entropy(p, targets, 0.2)[0]
+        batch = {"inputs": inputs, "targets": targets, "tag_lengths": [1, 0]}
+        with dropout.seed_scope(tf.constant([1, 2])):
+            found = train_step._summed_loss(model, batch)
+        self.assertAllClose(
+            found, expected + 3 * divergence, rtol=1e-5, atol=1e-5
+        )
+
+    def test_tags_are_never_dropped(self):
         # Targets of one token: no past token can be dropped.
         ids = {"inputs": [[3, 5, 7, 9], [4, 2, 0, 0]], "targets": [[8], [6]]}
 
-        def losses(rate, *tags):
+        def update_losses(rate, *tags):
             """Returns the loss of an update for each length of all tags."""
             # An update moves no weight far.
             hparams = replicas.HPARAMS.replace(
@@ -195,8 +224,8 @@ class TagsTest(tf.test.TestCase):
             )
             return [step(batch)["loss"] for batch in batches]
 
-        (plain,) = losses(0.0, 0)
-        tagged, untagged = losses(0.99, 4, 0)
+        (plain,) = update_losses(0.0, 0)
+        tagged, untagged = update_losses(0.99, 4, 0)
         self.assertAllClose(tagged, plain, rtol=1e-5, atol=1e-6)
         self.assertNotAllClose(untagged, plain, rtol=1e-3)
 
@@ -209,9 +238,9 @@ class BreaksAt(breakable.Fragile):
         self._numbers = tf.constant(list(numbers), tf.int64)
         self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
 
-    def features(self, inputs, targets, *, training):
+    def features(self, inputs, targets, **options):
         is_bad = tf.reduce_any(self._count.assign_add(1) == self._numbers)
-        x = self._model.features(inputs, targets, training=training)
+        x = self._model.features(inputs, targets, **options)
         return x * tf.where(is_bad, np.nan, 1.0)
 
 
