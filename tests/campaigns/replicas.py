@@ -2,11 +2,14 @@
 
     python -m tests.campaigns.replicas
 
-The CPU is split into four devices, which stand for four GPUs. The first table
-has the largest difference of any weight after ten updates of the same
-sentences. The second says whether an update is skipped if its loss or gradient
-is NaN or infinite in one batch of one replica. The exit code is 1 if a row is
-not as expected.
+Several GPUs of a machine are used with NCCL. Without them, the CPU is split into
+four devices, and two classes of tf.distribute sum the gradients; the second
+packs them by the code that packs them for NCCL.
+
+The first table has the largest difference of any weight after ten updates of
+the same sentences. The second says whether an update is skipped if its loss or
+gradient is NaN or infinite in one batch of one replica. The exit code is 1 if a
+row is not as expected.
 """
 
 import argparse
@@ -90,6 +93,7 @@ class Machine:
         accumulate: int. Batches of an update.
         hparams: `hparam.HParams`.
         kind: class of the model.
+        reduction: class of the replicas' sums, or None: NCCL, on GPUs.
         **options: of `train_step.compile_step`.
     """
 
@@ -99,6 +103,7 @@ class Machine:
         accumulate,
         hparams=HPARAMS,
         kind=transformer.Transformer,
+        reduction=tf.distribute.ReductionToOneDevice,
         **options,
     ):
         self.parts = replicas * accumulate
@@ -106,8 +111,11 @@ class Machine:
         self._strategy = tf.distribute.get_strategy()
         if replicas > 1:
             self._strategy = tf.distribute.MirroredStrategy(
-                [f"CPU:{i}" for i in range(replicas)],
-                cross_device_ops=tf.distribute.ReductionToOneDevice(),
+                [
+                    f"{'CPU' if reduction else 'GPU'}:{i}"
+                    for i in range(replicas)
+                ],
+                cross_device_ops=reduction and reduction(),
             )
         keras.utils.set_random_seed(7)
         with self._strategy.scope():
@@ -231,19 +239,26 @@ def all_cases(parts):
 
 def main():
     argparse.ArgumentParser(description=__doc__).parse_args()
-    numbers = 1, 2, 4
-    tf.config.set_logical_device_configuration(
-        tf.config.list_physical_devices("CPU")[0],
-        [tf.config.LogicalDeviceConfiguration()] * max(numbers),
-    )
+    numbers, reductions = [1, 2, 4], [None]
+    if (gpus := len(tf.config.list_physical_devices("GPU"))) > 1:
+        numbers = [n for n in numbers if n <= gpus]
+    else:
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0],
+            [tf.config.LogicalDeviceConfiguration()] * max(numbers),
+        )
+        reductions = [
+            tf.distribute.ReductionToOneDevice,
+            tf.distribute.HierarchicalCopyAllReduce,
+        ]
     failures = 0
     print("replicas batches clip  " + "".join(f"{k:>10}" for k in KINDS))
     machines = []
-    for clip in (0.0, 0.3):
+    for clip, reduction in itertools.product((0.0, 0.3), reductions):
         hparams = HPARAMS.replace(clip_grad_norm=clip)
         reference = Machine(1, 1, hparams)
         for replicas, number in itertools.product(numbers, numbers):
-            machine = Machine(replicas, number, hparams)
+            machine = Machine(replicas, number, hparams, reduction=reduction)
             machines.append((f"{replicas:8}{number:8}{clip:5}  ", machine))
             found = [compare(machine, reference, k) for k in KINDS]
             failures += sum(not value <= TOLERANCE for value in found)

@@ -38,6 +38,8 @@ BIASED = CLIPPED.replace(
 )
 # All symbols are cut, so the masks of replicas are alike.
 CUT = CLIPPED.replace(symbol_dropout=0.99999, consistency_loss=3.0)
+# It packs the gradients by the code that packs them for NCCL.
+PACKED = tf.distribute.HierarchicalCopyAllReduce
 DROPPED = replicas.HPARAMS.replace(layer_prepostprocess_dropout=0.5)
 # With relative positions, a graph takes half as long again to build.
 SMALL = replicas.HPARAMS.override(
@@ -47,9 +49,9 @@ SMALL = replicas.HPARAMS.override(
 
 
 def machine(
-    count, number, hparams=CLIPPED, kind=breakable.BagOfWords, **options
+    count, number, hparams=CLIPPED, kind=breakable.BagOfWords, *args, **options
 ):
-    return _machine(count, number, hparams, kind, **options)
+    return _machine(count, number, hparams, kind, *args, **options)
 
 
 @functools.cache  # Tracing takes seconds.
@@ -72,12 +74,13 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         (2, 2, CLIPPED, breakable.BagOfWords),
         (2, 1, BIASED, transformer.Transformer),
         (2, 2, CUT, breakable.BagOfWords),
+        (2, 1, CLIPPED, breakable.BagOfWords, PACKED),
     )
     def test_ten_updates_equal_those_of_one_batch(
-        self, count, number, hparams, model
+        self, count, number, hparams, model, *reduction
     ):
         reference = machine(1, 1, hparams, model)
-        found = machine(count, number, hparams, model)
+        found = machine(count, number, hparams, model, *reduction)
         for kind in replicas.KINDS:
             difference = replicas.compare(found, reference, kind)
             self.assertLess(difference, replicas.TOLERANCE, kind)
