@@ -2,9 +2,9 @@
 
     python -m tests.campaigns.replicas
 
-Several GPUs of a machine are used with NCCL. Without them, the CPU is split into
-four devices, and two classes of tf.distribute sum the gradients; the second
-packs them by the code that packs them for NCCL.
+Several GPUs of a machine are used with NCCL. Without them, the CPU is split
+into four devices, and two classes of tf.distribute sum the gradients; the
+second packs them by the code that packs them for NCCL.
 
 The first table has the largest difference of any weight after ten updates of
 the same sentences. The second says whether an update is skipped if its loss or
