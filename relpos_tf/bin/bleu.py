@@ -30,17 +30,18 @@ FLAGS.define_strings(
     "of --reference.",
     score_json="File to write the scores to, as one JSON object.",
     tokenized_language="Language code, such as de: also print the "
-    "lower-cased, tokenized BLEU of papers on multimodal translation, which "
-    "is higher. Default: the target of --language_pair, if Moses' tokenizer "
-    "knows it.",
+    "tokenized BLEU of papers, see --scale, which is higher. Default: the "
+    "target of --language_pair, if Moses' tokenizer knows it.",
 )
 scores.define_language_pair(
     FLAGS,
     "Source and target, as en-de, of --test_set and for the tokens of BLEU.",
 )
 scores.define_tokenizer(FLAGS)
+scores.define_scale(FLAGS)
 FLAGS.exclusive("reference", "test_set")
 FLAGS.needs("language_pair", "test_set")
+FLAGS.needs("tokenized_language|language_pair", "scale")
 
 
 def main() -> None:
@@ -63,7 +64,9 @@ def main() -> None:
     target = FLAGS.language_pair.partition("-")[2]
     language = FLAGS.tokenized_language or target
     tokenize = metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
-    found, lines = scores.score(translations, references, language, tokenize)
+    found, lines = scores.score(
+        translations, references, language, tokenize, FLAGS.scale
+    )
     if FLAGS.score_json:
         written = json.dumps(found, ensure_ascii=False)
         files.write(FLAGS.score_json, written + "\n")

@@ -67,10 +67,10 @@ FLAGS.define_strings(
     "lengths: 1,024 at first, twice as many each time, 4,096 at most.",
     decode_reference="Reference translations; several files, separated by "
     "commas, translate each line several times. Prints BLEU with its "
-    "signature, chrF, exact matches and, for languages that Moses' tokenizer "
-    "knows, the lower-cased, tokenized BLEU of papers on multimodal "
-    "translation, which is higher: on standard output if the translations go "
-    "to a file, else on standard error.",
+    "signature, chrF, chrF++, TER, exact matches and, for languages that "
+    "Moses' tokenizer knows, the tokenized BLEU of papers, see --scale, which "
+    "is higher: on standard output if the translations go to a file, else on "
+    "standard error.",
     data_dir="Folder of prepared data, for --test_set. Default: the run's own.",
     score_json="With --decode_reference or --test_set: a JSON file for scores "
     "and settings.",
@@ -106,6 +106,7 @@ scores.define_language_pair(
     "BLEU. Default: the run's own.",
 )
 scores.define_tokenizer(FLAGS)
+scores.define_scale(FLAGS)
 
 _OUTPUTS = "decode_to_file", "attention_to_file", "score_json"
 _FILES_TO_READ = (
@@ -127,7 +128,7 @@ for _other in ("score_file", "prefix_file", "attention_to_file"):
 FLAGS.exclusive("decode_to_file", "decode_interactive")
 FLAGS.exclusive("score_file", "export_dir")
 FLAGS.exclusive("score_file", "decode_hparams")
-FLAGS.needs("decode_reference|test_set", "score_json", "bleu_tokenize")
+FLAGS.needs("decode_reference|test_set", "score_json", "bleu_tokenize", "scale")
 FLAGS.needs("decode_reference|test_set|split_sentences", "language_pair")
 FLAGS.needs("test_set", "data_dir")
 
@@ -438,7 +439,7 @@ def show_scores(
     if not FLAGS.export_dir:
         asked = scores.asked_tokenizer(FLAGS, run_dir.run_of(path))
     record, lines = scores.score(
-        texts, references, languages_of(path)[1], asked
+        texts, references, languages_of(path)[1], asked, FLAGS.scale
     )
     if FLAGS.decode_to_file:
         command.write(start + lines)

@@ -24,6 +24,18 @@ def define_tokenizer(flag_values: command.Flags) -> None:
     )
 
 
+def define_scale(flag_values: command.Flags) -> None:
+    """Defines --scale."""
+    flag_values.define_enum(
+        "scale",
+        None,
+        ["multi30k", "wmt14"],
+        "Scale of the tokenized BLEU. multi30k (default): lower-cased, as in "
+        "papers on multimodal translation. wmt14: cased, compounds split at "
+        "hyphens, as in Vaswani et al. (2017) and Shaw et al. (2018).",
+    )
+
+
 def define_language_pair(flag_values: command.Flags, text: str) -> None:
     """Defines --language_pair."""
     flag_values.define_string("language_pair", "", text)
@@ -69,6 +81,7 @@ def score(
     references: Sequence[Any],
     language: str,
     asked: str = "",
+    scale: str = "",
 ) -> tuple[dict[str, Any], str]:
     """Scores translations; warns of what makes the scores doubtful.
 
@@ -77,6 +90,8 @@ def score(
         references: One for each, or a tuple of several.
         language: str. Code of their language, or "".
         asked: str. The tokenizer for BLEU, if not that of the language.
+        scale: str. The scale of tokenized BLEU, if not the first of
+            `metrics.SCALES`.
 
     Returns:
         A pair: the scores by name, and lines of text with their signatures.
@@ -96,8 +111,19 @@ def score(
         f"BLEU = {found.bleu:.2f} ({found.bleu_signature})",
         f"chrF = {found.chrf:.2f} ({found.chrf_signature})",
     ]
+    sides = metrics.comparable(translations, references)
+    for name, metric in metrics.further().items():
+        value, signature = metric.corpus_score(*sides), metric.get_signature()
+        field = name.lower().replace("+", "p")
+        record |= {field: value.score, f"{field}_signature": str(signature)}
+        lines.append(f"{name} = {value.score:.2f} ({signature})")
+    if scale:
+        with command.flag_value("scale"):
+            metrics.check_moses_language(language)
     if metrics.has_moses_rules(language):
-        tokenized = metrics.tokenized_bleu(translations, references, language)
+        tokenized = metrics.tokenized_bleu(
+            translations, references, language, scale or metrics.MULTI30K
+        )
         record |= tokenized._asdict()
         lines.append("tokenized BLEU = {:.2f} ({})".format(*tokenized))
     lines.append(

@@ -13,6 +13,7 @@ import importlib.metadata
 import itertools
 import logging
 import re
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
@@ -85,15 +86,52 @@ class Scores:
 
 
 class TokenizedScore(NamedTuple):
-    """A score on the scale of papers on multimodal translation.
+    """A score on the scale of published papers, see `Scale`.
 
     Attributes:
-        tokenized_bleu: Corpus BLEU, 0 to 100, of lower-cased tokens.
+        tokenized_bleu: Corpus BLEU, 0 to 100, of tokens.
         tokenized_bleu_signature: Of the computation, in sacreBLEU's form.
     """
 
     tokenized_bleu: float
     tokenized_bleu_signature: str
+
+
+class Scale(NamedTuple):
+    """How papers make tokens for BLEU, with Moses' tokenizer in the middle.
+
+    Attributes:
+        signature: str. Its part of sacreBLEU's signature.
+        before: What is done to a line first, with Moses' normalizer.
+        after: What is done to the tokens.
+    """
+
+    signature: str
+    before: Callable[[Any, str], str]
+    after: Callable[[str], str]
+
+
+def _split_compounds(tokens: str) -> str:
+    """Splits at hyphens, as the published scores of WMT14 do."""
+    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", tokens)
+
+
+# Papers on multimodal translation: the `lc.norm.tok` files of Elliott et al.
+# (2016). English to German of WMT14: tensor2tensor's get_ende_bleu.sh, the
+# scale of Vaswani et al. (2017) and Shaw et al. (2018).
+MULTI30K = "multi30k"
+SCALES = {
+    MULTI30K: Scale(
+        "case:lc|eff:no|norm:moses|tok:moses-{}",
+        lambda moses, line: moses.normalize(line.lower()),
+        str,
+    ),
+    "wmt14": Scale(
+        "case:mixed|eff:no|norm:unicode-punctuation|tok:moses-{}-atat",
+        lambda moses, line: moses.replace_unicode_punct(line),
+        _split_compounds,
+    ),
+}
 
 
 @functools.cache  # says once in a process which packages are missing
@@ -201,39 +239,38 @@ def exact_matches(
 
 
 def tokenized_bleu(
-    hypotheses: Sequence[str], references: Sequence[Any], language: str
+    hypotheses: Sequence[str],
+    references: Sequence[Any],
+    language: str,
+    scale: str = MULTI30K,
 ) -> TokenizedScore:
-    """Scores on the scale of papers on multimodal translation.
+    """Scores on the scale of published papers.
 
-    Both sides are lower-cased, and normalised and tokenised as by Moses'
-    scripts (`normalize-punctuation.perl`, `tokenizer.perl`); BLEU counts these
-    tokens without smoothing. The scores are higher than `corpus_bleu`: compare
-    them with scores of this kind only.
+    BLEU counts Moses' tokens without smoothing. The scores are higher than
+    `corpus_bleu`: compare them with scores of the same scale only.
 
     Args:
         hypotheses: The model's translations, plain text.
         references: See `comparable`.
         language: str. ISO 639-1 code of both sides, such as "de".
+        scale: str. A key of `SCALES`.
 
     Returns:
         `TokenizedScore`.
 
     Raises:
         UserError: Moses does not know the language; or see `corpus_bleu`.
-
-    Reference:
-        Elliott et al. (2016), Multi30k, whose `lc.norm.tok` files these are.
     """
-    sides = moses_tokens(hypotheses, references, language)
+    sides = moses_tokens(hypotheses, references, language, scale)
     score = tokenized().corpus_score(*sides).score
-    return TokenizedScore(score, tokenized_signature(language))
+    return TokenizedScore(score, tokenized_signature(language, scale))
 
 
-def tokenized_signature(language: str) -> str:
+def tokenized_signature(language: str, scale: str) -> str:
     """Returns the signature of the last computation with `tokenized`."""
     return (
-        f"nrefs:{tokenized().num_refs}|case:lc|eff:no|norm:moses|"
-        f"tok:moses-{language}|smooth:none|"
+        f"nrefs:{tokenized().num_refs}|"
+        f"{SCALES[scale].signature.format(language)}|smooth:none|"
         f"sacremoses:{importlib.metadata.version('sacremoses')}|"
         f"version:{sacrebleu.__version__}"
     )
@@ -254,14 +291,18 @@ def check_moses_language(language: str) -> None:
 
 
 def moses_tokens(
-    hypotheses: Sequence[str], references: Sequence[Any], language: str
+    hypotheses: Sequence[str],
+    references: Sequence[Any],
+    language: str,
+    scale: str = MULTI30K,
 ) -> tuple[list[str], list[list[str]]]:
-    """Returns both sides in lower case, normalised and tokenised as by Moses.
+    """Returns both sides as the tokens of a scale.
 
     Args:
         hypotheses: Plain text.
         references: See `comparable`, as for the result.
         language: str. ISO 639-1 code, such as "de".
+        scale: str. A key of `SCALES`.
 
     Raises:
         UserError: Moses does not know the language.
@@ -269,10 +310,11 @@ def moses_tokens(
     check_moses_language(language)
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
+    before, after = SCALES[scale].before, SCALES[scale].after
 
     def tokens(line):
-        line = normalizer.normalize(line.lower())
-        return tokenizer.tokenize(line, return_str=True)
+        line = before(normalizer, line)
+        return after(tokenizer.tokenize(line, return_str=True))
 
     lines, streams = comparable(hypotheses, references)
     return list(map(tokens, lines)), [list(map(tokens, s)) for s in streams]
@@ -321,6 +363,20 @@ def bleu(tokenize: str = _OTHER_LANGUAGES) -> sacrebleu_metrics.BLEU:
 def chrf() -> sacrebleu_metrics.CHRF:
     """Returns sacreBLEU's chrF2."""
     return sacrebleu_metrics.CHRF()
+
+
+@functools.cache
+def further() -> dict[str, Any]:
+    """Returns the metrics that only whole test sets are scored with.
+
+    Returns:
+        sacreBLEU's objects by name. Of TER, edits for 100 words, less is
+        better.
+    """
+    return {
+        "chrF++": sacrebleu_metrics.CHRF(word_order=2),
+        "TER": sacrebleu_metrics.TER(),
+    }
 
 
 def check_references(references: Sequence[Any]) -> None:

@@ -32,12 +32,15 @@ class BleuTest(folders.TestCase):
         self.assertEqual((code, err), (0, ""))
         precisions = (9 / 10) * (7 / 8) * (5 / 6) * (3 / 4)
         self.assertIn(f"BLEU = {100 * precisions**0.25:.2f} (", out)
+        self.assertIn("\nTER = 10.00 (nrefs:1|", out)  # one of ten words
         self.assertIn("exact match = 50.00% of 2 lines, 0 empty\n", out)
         self.assertRegex(out, r"BLEU = .* \(nrefs:1\|case:mixed\|")
         scores = json.loads(path.read_text(encoding="utf-8"))
         self.assertIn(f"BLEU = {scores['bleu']:.2f} (", out)
         self.assertIn(f"chrF = {scores['chrf']:.2f} (", out)
         self.assertIn(scores["bleu_signature"], out)
+        self.assertIn("nc:6|nw:2", scores["chrfpp_signature"])
+        self.assertIn(f"\nchrF++ = {scores['chrfpp']:.2f} (", out)
 
     def test_tokenized_bleu_stands_beside_the_other(self):
         path = self.folder / "score.json"
@@ -54,6 +57,15 @@ class BleuTest(folders.TestCase):
         self.assertLess(scores["bleu"], 60)
         self.assertAlmostEqual(scores["tokenized_bleu"], 100)
         self.assertIn("tok:moses-de", scores["tokenized_bleu_signature"])
+        code, out, err = execute(
+            *files, "--tokenized_language=de", "--scale=wmt14"
+        )
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("|tok:moses-de-atat|", out)
+        self.assertNotIn("\ntokenized BLEU = 100.00 (", out)
+        code, _, err = execute(*files, "--language_pair=en-ja", "--scale=wmt14")
+        self.assertEqual(code, 2, err)
+        self.assertIn("--scale: Expected a language that Moses'", err)
 
     def test_sacrebleus_reference_is_found_by_name(self):
         sacrebleu_sets_test.fill(self.folder)

@@ -257,6 +257,38 @@ class TokenizedBleuTest(absltest.TestCase):
         score, _ = metrics.tokenized_bleu(["a b c d"], ["a b c e"], "en")
         self.assertEqual(score, 0.0)
 
+    def test_wmt14_splits_compounds_and_keeps_capitals(self):
+        # As get_ende_bleu.sh: unicode punctuation, Moses, hyphens once.
+        hypotheses, [references] = metrics.moses_tokens(
+            ["Der „Rich-Text-Teil“ kostet 3,5 % – ja!", "a-b-c, 1-2 - d"],
+            ["“Ja”， sagte er…", "x"],
+            "de",
+            "wmt14",
+        )
+        self.assertEqual(
+            [*hypotheses, references[0]],
+            [
+                "Der „ Rich ##AT##-##AT## Text ##AT##-##AT## Teil &quot; "
+                "kostet 3,5 % – ja !",
+                "a ##AT##-##AT## b-c , 1 ##AT##-##AT## 2 - d",
+                "&quot; Ja &quot; , sagte er ...",
+            ],
+        )
+        # Ten tokens on each side, of which the fourth alone differs.
+        score, signature = metrics.tokenized_bleu(
+            ["Das T-Shirt aus Rom ist sehr schön."],
+            ["Das T-shirt aus Rom ist sehr schön."],
+            "de",
+            "wmt14",
+        )
+        precisions = (9 / 10) * (7 / 9) * (5 / 8) * (3 / 7)
+        self.assertAlmostEqual(score, 100 * precisions**0.25)
+        self.assertStartsWith(
+            signature,
+            "nrefs:1|case:mixed|eff:no|norm:unicode-punctuation|"
+            "tok:moses-de-atat|smooth:none|",
+        )
+
 
 class RefusalTest(parameterized.TestCase):
     @parameterized.parameters(
