@@ -24,8 +24,9 @@ def transformer_relative() -> hparam.HParams:
 
     Cost: 100,000 steps of 8 x 4,096 tokens. Score: 26.8 BLEU (en-de, on
     --scale=wmt14; sinusoids: 26.5) and 38.7 (en-fr, tokenized; 38.2), reported
-    by Shaw et al. (2018), table 1. One pair of tables per layer and head. tensor2tensor's set of
-    this name clips at 20 and shares the tables between the heads.
+    by Shaw et al. (2018), table 1. One pair of tables per layer and head.
+    tensor2tensor's set of this name clips at 20 and shares the tables between
+    the heads.
     """
     return _relative(transformer.transformer_base())
 

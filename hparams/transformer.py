@@ -13,8 +13,9 @@ def transformer_base() -> hparam.HParams:
 
     Cost: 100,000 steps of 8 x 4,096 tokens; no checkpoint averaging.
     Score: 26.5 BLEU (en-de, on --scale=wmt14) and 38.2 (en-fr, tokenized) on
-    newstest2014, reported by Shaw et al. (2018), table 1. The feed-forward size is that paper's 1,024;
-    Vaswani et al. (2017) have 2,048: see `transformer_vaswani_base`.
+    newstest2014, reported by Shaw et al. (2018), table 1. The feed-forward size
+    is that paper's 1,024; Vaswani et al. (2017) have 2,048: see
+    `transformer_vaswani_base`.
     """
     return hparam.HParams()
 
