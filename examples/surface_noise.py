@@ -1,0 +1,208 @@
+r"""Writes pairs as people type them: capitals, addresses, placeholders.
+
+    python examples/surface_noise.py train.en train.de noisy.en noisy.de
+    relpos-trainer --problem=translate_files \
+        --train_source=train.en,noisy.en --train_target=train.de,noisy.de \
+        --train_weights=3,1 --dev_source=dev.en --dev_target=dev.de
+
+A model that never saw capitals spells them letter by letter, and cannot
+translate them; a web address comes out as other letters. So train it on such
+pairs, too: each pair is written once, both sides changed alike: in capitals,
+in title case, without its last sign, or with one or two tokens that a
+translation keeps letter by letter. They are put at the same share of both
+sides. The same --seed writes the same files.
+
+Needs nothing but Python.
+"""
+
+import argparse
+import pathlib
+import random
+import string
+
+LETTERS = string.ascii_lowercase
+# First and last letters of scripts whose words stay as they are.
+SCRIPTS = ("αω", "ая", "את", "بي", "กฮ", "あん", "アン", "一鿋", "가힣", "कह")
+EMOJI = ("\U0001f600\U0001f64f", "\U0001f300\U0001f5ff", "\u2600\u26ff")
+ENDS = "com org net de io co.uk edu info".split()
+SUFFIXES = "txt pdf html py json csv png xml".split()
+
+
+def between(draws, ends):
+    """Returns a character of a range."""
+    return chr(draws.randint(ord(ends[0]), ord(ends[1])))
+
+
+def word(draws, letters=LETTERS):
+    """Returns a word of random letters."""
+    return "".join(draws.choices(letters, k=draws.randint(2, 8)))
+
+
+def number(draws, most=6):
+    """Returns digits, the first of them not 0."""
+    return str(draws.randint(0, 10 ** draws.randint(1, most) - 1))
+
+
+def address(draws):
+    """Returns a web address."""
+    start = draws.choice(["https://", "http://", "www.", "https://www."])
+    path = "".join(f"/{word(draws)}" for _ in range(draws.randint(0, 2)))
+    query = draws.choice(["", f"?{word(draws)}={number(draws)}", "/"])
+    return f"{start}{word(draws)}.{draws.choice(ENDS)}{path}{query}"
+
+
+def mail(draws):
+    """Returns an address of mail."""
+    name = draws.choice("._-").join(word(draws) for _ in range(2))
+    return f"{name}@{word(draws)}.{draws.choice(ENDS)}"
+
+
+def date(draws):
+    """Returns a date or a time."""
+    day, month = draws.randint(1, 31), draws.randint(1, 12)
+    year = draws.randint(1900, 2099)
+    return draws.choice(
+        [
+            f"{day}.{month}.{year}",
+            f"{year}-{month:02}-{day:02}",
+            f"{month}/{day}/{year}",
+            f"{month}:{day + 28}",
+            f"{year}",
+        ]
+    )
+
+
+def amount(draws):
+    """Returns a number or a price."""
+    digits = number(draws)
+    cents = f"{draws.randint(0, 99):02}"
+    return draws.choice(
+        [
+            digits,
+            f"{digits}%",
+            f"${digits}.{cents}",
+            f"€{digits}",
+            f"{digits}.{cents}",
+            f"+{number(draws)}-{digits}",
+        ]
+    )
+
+
+def name(draws):
+    """Returns a name, a user's name or a topic."""
+    made = word(draws)
+    return draws.choice(
+        [
+            made.capitalize(),
+            f"{made.capitalize()}{word(draws).capitalize()}",
+            made.upper(),
+            f"#{made}",
+            f"#{made.capitalize()}",
+            f"@{made}",
+            f"@{made}_{number(draws, 3)}",
+        ]
+    )
+
+
+def placeholder(draws):
+    """Returns a placeholder or a tag of a program."""
+    inner = draws.choice([word(draws), number(draws, 1)])
+    return draws.choice(
+        [
+            f"{{{inner}}}",
+            f"{{{{{inner}}}}}",
+            f"${{{inner}}}",
+            f"%{draws.choice('sdif')}",
+            f"%({inner})s",
+            f"%{number(draws, 1)}$s",
+            f"<{draws.choice(LETTERS)}>",
+            f"</{draws.choice(LETTERS)}>",
+            f"<{inner}/>",
+            f'<{draws.choice(LETTERS)} id="{number(draws, 2)}">',
+            f"{{\\{word(draws)[:2]}{number(draws, 1)}}}",
+            f"[{inner}]",
+            f"&{word(draws)};",
+        ]
+    )
+
+
+def code(draws):
+    """Returns a file, a name in a program, or a version."""
+    first, second = word(draws), word(draws)
+    return draws.choice(
+        [
+            f"/{first}/{second}.{draws.choice(SUFFIXES)}",
+            f"C:\\{first}\\{second}",
+            f"{first}.{draws.choice(SUFFIXES)}",
+            f"{first}_{second}",
+            f"{first}{second.capitalize()}()",
+            f"v{number(draws, 2)}.{number(draws, 1)}",
+            draws.choice(string.ascii_uppercase) + draws.choice(["++", "#"]),
+            f"{first.upper()}-{number(draws, 4)}",
+            f"--{first}",
+        ]
+    )
+
+
+def foreign(draws):
+    """Returns a word of a different script, or an emoji."""
+    if draws.random() < 0.5:
+        return between(draws, draws.choice(EMOJI))
+    ends = draws.choice(SCRIPTS)
+    return "".join(between(draws, ends) for _ in range(draws.randint(1, 4)))
+
+
+TOKENS = address, mail, date, amount, name, placeholder, code, foreign
+
+
+def with_tokens(sides, draws):
+    """Puts one or two tokens at the same share of both sides."""
+    words = [side.split() for side in sides]
+    for _ in range(draws.randint(1, 2)):
+        token, place = draws.choice(TOKENS)(draws), draws.random()
+        for own in words:
+            own.insert(round(place * len(own)), token)
+    return [" ".join(own) for own in words]
+
+
+def in_title_case(text):
+    """Returns the text with a capital at the beginning of each word."""
+    return " ".join(w[:1].upper() + w[1:] for w in text.split())
+
+
+def noisy(source, target, draws):
+    """Returns a pair as people type it."""
+    sides = [source, target]
+    kind = draws.random()
+    if kind < 0.2:
+        return [side.upper() for side in sides]
+    if kind < 0.4:
+        return [in_title_case(side) for side in sides]
+    if kind < 0.5:
+        return [side.rstrip(" .!?") or side for side in sides]
+    return with_tokens(sides, draws)
+
+
+def main():
+    """Writes the files."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    for one in "source", "target", "noisy_source", "noisy_target":
+        parser.add_argument(one)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    draws = random.Random(args.seed)
+    sides = [
+        pathlib.Path(path).read_text(encoding="utf-8").removesuffix("\n")
+        for path in (args.source, args.target)
+    ]
+    # Only "\n" ends a line.
+    pairs = zip(*(side.split("\n") for side in sides), strict=True)
+    changed = zip(*(noisy(*pair, draws) for pair in pairs), strict=True)
+    outputs = args.noisy_source, args.noisy_target
+    for path, lines in zip(outputs, changed, strict=True):
+        text = "".join(f"{line}\n" for line in lines)
+        pathlib.Path(path).write_text(text, encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    main()
