@@ -3,12 +3,17 @@
     python examples/graph_relations.py
 
 Every node of a graph has a value and a question. From every node four edges
-lead to other nodes, one of each label. The question names a label, and the
-answer is the value of the node at the other end of that edge.
+lead to other nodes, one of each label. There are two tasks:
 
-Two models are trained. Both attend along the edges only; one of them receives
-no labels. All values of a graph differ, so that model can only guess one of
-four neighbours. Takes half a minute on one CPU core.
+    value   The question names a label; the answer is the value of the node at
+            the other end of that edge. Labels say where to attend.
+    label   The question names the value of a neighbour; the answer is the label
+            of the edge to it. Labels are what is to be read there.
+
+Four models are trained for each task. All attend along the edges only, and get
+the labels in keys (a^K of the paper), in values (a^V), in both or in neither.
+Without labels a model can only guess one of four. Takes three minutes of one
+CPU core.
 """
 
 import os
@@ -19,7 +24,6 @@ import keras
 import numpy as np
 import parts
 
-from relpos_tf.layers import attention
 from relpos_tf.layers import relations
 
 NODES = 12
@@ -35,11 +39,12 @@ class Graphs(keras.utils.PyDataset):
     Args:
         seed: int. The same seed gives the same graphs.
         steps: int. The number of batches.
+        task: str. "value" or "label".
     """
 
-    def __init__(self, seed, steps):
+    def __init__(self, seed, steps, task="value"):
         super().__init__()
-        self.seed, self.steps = seed, steps
+        self.seed, self.steps, self.task = seed, steps, task
 
     def __len__(self):
         return self.steps
@@ -64,28 +69,30 @@ class Graphs(keras.utils.PyDataset):
         edges[:, ~np.eye(NODES, dtype=bool)] = labels.reshape(BATCH_SIZE, -1)
         is_target = edges == questions[..., np.newaxis]  # one True in each row
         answers = (values[:, np.newaxis] * is_target).sum(-1)
+        if self.task == "label":
+            questions, answers = answers, questions
         inputs = {"values": values, "questions": questions, "edges": edges}
         return inputs, answers
 
 
-def build(labelled):
-    """Returns a model of two attention layers, with or without labels."""
+def build(keys, values_too):
+    """Returns a model of two attention layers, with labels in keys, values."""
     values = keras.Input([NODES], dtype="int32", name="values")
     questions = keras.Input([NODES], dtype="int32", name="questions")
     edges = keras.Input([NODES, NODES], dtype="int32", name="edges")
     # Without a mask, attention also reaches pairs without an edge.
     may_attend = (edges != NO_EDGE)[:, None]  # [B, 1, NODES, NODES]
     x = keras.layers.Embedding(NODES, FEATURES)(values)
-    x += keras.layers.Embedding(LABELS, FEATURES)(questions)
+    x += keras.layers.Embedding(NODES, FEATURES)(questions)
     for _ in range(2):
-        if labelled:
-            layer = relations.RelationAttention(
-                FEATURES, num_heads=4, num_relations=LABELS
-            )
-            y = layer(x, edges, may_attend=may_attend)
-        else:
-            layer = attention.TransformerAttention(FEATURES, num_heads=4)
-            y = layer(x, may_attend=may_attend)
+        layer = relations.RelationAttention(
+            FEATURES,
+            num_heads=4,
+            num_relations=LABELS,
+            add_relations_to_keys=keys,
+            add_relations_to_values=values_too,
+        )
+        y = layer(x, edges, may_attend=may_attend)
         x = parts.add_and_feed_forward(x, y)
     logits = keras.layers.Dense(NODES)(x)
     model = keras.Model([values, questions, edges], logits)
@@ -98,22 +105,26 @@ def build(labelled):
     return model
 
 
-def accuracy(labelled, steps, seed):
+def accuracy(task, keys, values, steps, seed):
     """Trains a model; returns its accuracy on new graphs."""
     keras.utils.set_random_seed(seed)
-    model = build(labelled)
-    model.fit(Graphs(seed, steps), verbose=0, shuffle=False)
-    result = model.evaluate(Graphs(seed + 1, 10), verbose=0, return_dict=True)
+    model = build(keys, values)
+    model.fit(Graphs(seed, steps, task), verbose=0, shuffle=False)
+    result = model.evaluate(
+        Graphs(seed + 1, 10, task), verbose=0, return_dict=True
+    )
     return result["accuracy"]
 
 
 def main():
     arguments = parts.parse_flags(__doc__, steps=400, seed=1)
-    print(f"chance: {1 / LABELS:.3f}", flush=True)
-    for labelled in (False, True):
-        name = "with labels" if labelled else "without labels"
-        result = accuracy(labelled, arguments.steps, arguments.seed)
-        print(f"{name}: {result:.3f}", flush=True)
+    print("task       a^K    a^V   both neither", flush=True)
+    for task in "value", "label":
+        print(task, end="   ", flush=True)
+        for places in (True, False), (False, True), (True, True), (False,) * 2:
+            result = accuracy(task, *places, arguments.steps, arguments.seed)
+            print(f"  {result:.3f}", end="", flush=True)
+        print()
 
 
 if __name__ == "__main__":
