@@ -112,6 +112,7 @@ TABLE = {
         ("--bleu_tokenize=zh", "--bleu_tokenize it needs --decode_reference"),
         ("--score_file=a --decode_hparams=alpha=1", "--decode_hparams one of"),
         ("--decode_hparams=sampling_temp=2", "sampling_method=random"),
+        ("--split_sentences --decode_hparams=n_best=2", "one sentence a line"),
         ("--data_dir=x", "--data_dir it needs --test_set"),
         ("--score_file=a --attention_to_file=x", "--score_file one of"),
         ("--score_file=a --export_dir=export", "--score_file one of"),
