@@ -14,8 +14,8 @@ from relpos_tf.bin import command
 from relpos_tf.bin import compare
 from relpos_tf.bin import trainer
 from relpos_tf.comparison import report as report_lib
+from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_process
-from relpos_tf.comparison import train_runs
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import model_engine
 from relpos_tf.models import averages
@@ -429,7 +429,7 @@ class TrainTest(folders.TestCase):
         def compare_with(**changed):
             given = {**files, "vocab_size": 270, **changed}
             with mock.patch.object(
-                train_runs, "train", side_effect=errors.UserError("Trained.")
+                runs, "train", side_effect=errors.UserError("Trained.")
             ):
                 return execute(
                     f"--hparams_sets={TINY}",
