@@ -373,8 +373,8 @@ def decode_all(
             **({"test_sets": records} if FLAGS.test_set else records[0]),
             **decode_hparams.search_settings(),
         }
-        text_of = json.dumps(content, indent=2, ensure_ascii=False)
-        files.write(FLAGS.score_json, f"{text_of}\n")
+        written = json.dumps(content, indent=2, ensure_ascii=False)
+        files.write(FLAGS.score_json, f"{written}\n")
 
 
 def translation_line(
