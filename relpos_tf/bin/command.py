@@ -615,11 +615,16 @@ def import_tensorflow(
         RuntimeError: `num_logical_cpus` is above 1 and TensorFlow has started
             its devices before.
     """
+    modules: dict[str, Any] = sys.modules
     with _quietly():
-        with extras.imports("translate", task), _without("matplotlib"):
+        # Keras would import it, which takes time and may write a folder.
+        is_hidden = modules.setdefault("matplotlib") is None
+        with extras.imports("translate", task):
             # Slow: only once the flags are known good.
             import tensorflow as tf
 
+        if is_hidden:
+            del modules["matplotlib"]
         cpus = tf.config.list_physical_devices("CPU")
         tf.config.list_physical_devices("GPU")
         if num_logical_cpus > 1:
@@ -660,23 +665,6 @@ def _quietly():
         sys.stderr.flush()
         os.dup2(saved, 2)
         os.close(saved)
-
-
-@contextlib.contextmanager
-def _without(package):
-    """Hides a package that TensorFlow does not need.
-
-    Keras imports matplotlib where it is installed, which takes time and may
-    write a folder of settings.
-    """
-    if package in sys.modules:
-        yield
-        return
-    sys.modules[package] = None
-    try:
-        yield
-    finally:
-        del sys.modules[package]
 
 
 class _Lines(logging.Handler):

@@ -40,7 +40,6 @@ from relpos_tf.bin import scores
 from relpos_tf.comparison import grid as grid_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
-from relpos_tf.comparison import train_runs
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.training import run_config
 from relpos_tf.utils import locks
@@ -160,7 +159,7 @@ def main() -> int:
                     command.logger().info("All runs are finished.")
                 return 0
             if variants:
-                train_runs.train(
+                runs_lib.train(
                     runs, trainer_flags(), train_steps, folder / "logs"
                 )
             code = report(runs, train_steps, limits, folder, tried, outputs)
@@ -271,7 +270,7 @@ def print_unfinished(runs: Sequence[runs_lib.Run], train_steps: int) -> bool:
     """
     waiting = [x for x in runs if not runs_lib.is_finished(x, train_steps)]
     for run in waiting:
-        words = train_runs.arguments(run, trainer_flags(), train_steps)
+        words = runs_lib.arguments(run, trainer_flags(), train_steps)
         command.write(f"{command.call_of('trainer', *words)}\n")
     return bool(waiting)
 
@@ -295,7 +294,7 @@ def tune(
     """Returns each variant at its best point, and what was tried."""
     from relpos_tf.comparison import tuning
 
-    train_runs.train(runs, trainer_flags(), train_steps, folder / "logs")
+    runs_lib.train(runs, trainer_flags(), train_steps, folder / "logs")
     data_dir, tokenize = FLAGS.data_dir, FLAGS.bleu_tokenize
     chosen, tried = tuning.choose(
         tuning.score(runs, grid, train_steps, data_dir, folder, tokenize)

@@ -143,7 +143,7 @@ def main() -> None:
             sentences.check(decode_hparams)
             sentences.package()
     command.check_outputs(FLAGS, _OUTPUTS, _FILES_TO_READ)
-    lines = source_lines()
+    lines: Any = source_lines()
     prefix, references = (
         test_sets.paired_lines(given, len(list(lines))) if any(given) else None
         for given in ([FLAGS.prefix_file], paths.listed(FLAGS.decode_reference))
@@ -170,19 +170,10 @@ def main() -> None:
         interactive.run(translator, decode_hparams)
     elif FLAGS.score_file:
         score_pairs(translator, pairs)
-    elif FLAGS.test_set:
-        decode_test_sets(translator, decode_hparams, sets, path)
     else:
-        texts = decode(
-            translator, decode_hparams, lines, prefix, FLAGS.decode_to_file
-        )
-        if references:
-            record = {
-                "source": FLAGS.decode_from_file,
-                "reference": FLAGS.decode_reference,
-                **show_scores(texts, references, path),
-            }
-            write_scores(translator, decode_hparams, record)
+        own = FLAGS.decode_from_file, FLAGS.decode_reference
+        sets = sets or [test_sets.TestSet("", lines, references or [], *own)]
+        decode_all(translator, decode_hparams, sets, prefix, path)
 
 
 def load(path: str | pathlib.Path) -> Any:
@@ -347,33 +338,44 @@ def show_progress(done: int, total: int, started: float) -> None:
     terminal.show(lambda: line, is_logged=True)
 
 
-def decode_test_sets(
+def decode_all(
     translator: Any,
     decode_hparams: decode_hparam.DecodeHParams,
     sets: list,
+    prefix: list[str] | None,
     path: str | pathlib.Path,
 ) -> None:
-    """Translates and scores test sets, one after the other."""
+    """Translates texts, one after the other; scores those with references.
+
+    Args:
+        translator: The `translator.Translator`.
+        decode_hparams: How to translate.
+        sets: `test_sets.TestSet`; the text of the flags has no name.
+        prefix: For each line, the beginning of its translation.
+        path: The run, the checkpoint or the export.
+    """
     records = []
     for one in sets:
-        command.logger().info("%s: %d lines.", one.name, len(one.sources))
-        texts = decode(
-            translator,
-            decode_hparams,
-            one.sources,
-            None,
-            output_path(one.name, len(sets)),
-        )
-        found = show_scores(texts, one.references, path, f"{one.name}:\n")
-        records.append(
-            {
-                "test_set": one.name,
+        if one.name:
+            command.logger().info("%s: %d lines.", one.name, len(one.sources))
+        to_file = output_path(one.name, len(sets))
+        texts = decode(translator, decode_hparams, one.sources, prefix, to_file)
+        if one.references:
+            record = {
                 "source": str(one.source_path),
                 "reference": str(one.reference_path),
-                **found,
+                **show_scores(texts, one.references, path, one.name),
             }
-        )
-    write_scores(translator, decode_hparams, {"test_sets": records})
+            named = {"test_set": one.name} if one.name else {}
+            records.append(named | record)
+    if FLAGS.score_json:
+        content = {
+            "model": translator.engine.name,
+            **({"test_sets": records} if FLAGS.test_set else records[0]),
+            **decode_hparams.search_settings(),
+        }
+        written = json.dumps(content, indent=2, ensure_ascii=False)
+        files.write(FLAGS.score_json, f"{written}\n")
 
 
 def translation_line(
@@ -432,33 +434,21 @@ def show_scores(
     texts: list[str],
     references: list[str],
     path: str | pathlib.Path,
-    start: str = "",
+    name: str,
 ) -> dict[str, Any]:
-    """Prints the scores of a model's texts behind `start`; returns them."""
+    """Prints the scores of a model's texts behind a name; returns them."""
     asked = FLAGS.bleu_tokenize
     if not FLAGS.export_dir:
         asked = scores.asked_tokenizer(FLAGS, run_dir.run_of(path))
     record, lines = scores.score(
         texts, references, languages_of(path)[1], asked, FLAGS.scale
     )
+    start = f"{name}:\n" if name else ""
     if FLAGS.decode_to_file:
         command.write(start + lines)
     else:  # Standard output has the translations.
         command.logger().info("%s%s", start, lines.rstrip("\n"))
     return record
-
-
-def write_scores(
-    translator: Any,
-    decode_hparams: decode_hparam.DecodeHParams,
-    record: dict[str, Any],
-) -> None:
-    """Writes --score_json, if it is given."""
-    if FLAGS.score_json:
-        settings = decode_hparams.search_settings()
-        record = {"model": translator.engine.name, **record, **settings}
-        content = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-        files.write(FLAGS.score_json, content)
 
 
 def is_prompt() -> bool:

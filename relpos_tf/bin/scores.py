@@ -4,8 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from absl import flags
-
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 
@@ -19,9 +17,7 @@ def define_tokenizer(flag_values: command.Flags) -> None:
         "Default: that of the target language: zh, ja-mecab, ko-mecab, char of "
         "Thai, Khmer, Lao, Burmese and Tibetan, and 13a for all others.",
     )
-    flags.register_validator(
-        "bleu_tokenize", _can_load, flag_values=flag_values
-    )
+    flag_values.check("bleu_tokenize", _can_load, "must be a tokenizer")
 
 
 def define_scale(flag_values: command.Flags) -> None:

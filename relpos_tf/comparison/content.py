@@ -73,7 +73,7 @@ def make(
     found += [y for x in ordered for y in _doubts(x, sets, tokenize)]
     hparams = _hparams(by_label)
     hparams_diff = variants.differences(hparams)
-    found += check_conditions(rows)
+    found += _check_conditions(rows)
     found += _check_models(ordered, hparams, hparams_diff)
     summary = _summary(by_label, rows, kinds, scored[sets[0].name])
     compared = _differences(by_label, sets[0], kinds, scored[sets[0].name])
@@ -112,7 +112,7 @@ def _group(results, baseline):
     return by_label
 
 
-def check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Returns a warning for each training condition that differs.
 
     Args:

@@ -4,13 +4,11 @@ Only this module imports matplotlib: it is slow to import and not always
 installed, so functions import it.
 """
 
-import contextlib
 import importlib.util
 import io
 import math
 import statistics
 import warnings
-from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import NamedTuple
@@ -63,8 +61,8 @@ def is_available() -> bool:
 def scores(report: Mapping[str, Any]) -> Picture:
     """Draws the BLEU of every run, and mean and spread of each label."""
     rows = sorted(report["summary"], key=lambda row: -row["bleu_mean"])
-    with _figure(0.65 + 0.3 * len(rows)) as drawing:
-        axes = drawing.add_subplot(xlabel="BLEU")
+
+    def draw(axes):
         for place, row in enumerate(rows):
             style = _style(report, row["label"])
             values = [
@@ -89,24 +87,14 @@ def scores(report: Mapping[str, Any]) -> Picture:
                 markersize=12,
                 alpha=0.6,
             )
-            axes.annotate(
-                f"{row['bleu_mean']:.2f}",
-                (max(*values, row["bleu_mean"] + (row["bleu_spread"] or 0)),)
-                + (place,),
-                xytext=(8, 0),
-                textcoords="offset points",
-                va="center",
-            )
-        names = [_name(row["label"]) for row in rows]
+        names = [f"{_name(x['label'])}  {x['bleu_mean']:.2f}" for x in rows]
         axes.set_yticks(range(len(rows)), names)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.locator_params(axis="x", nbins=5)
-        axes.margins(x=0.14)
-        _set_grid(axes, "x")
-        svg = _svg(drawing)
+
     means = "; ".join(f"{x['label']} {x['bleu_mean']:.2f}" for x in rows)
     return Picture(
-        svg,
+        _svg(draw, 0.65 + 0.3 * len(rows), grid="x", xlabel="BLEU"),
         "BLEU of each label",
         "The mean over seeds with one standard deviation to each side, and a "
         "stroke for each seed.",
@@ -117,10 +105,8 @@ def scores(report: Mapping[str, Any]) -> Picture:
 def scores_by_length(report: Mapping[str, Any]) -> Picture:
     """Draws BLEU against the length of the source."""
     buckets = report["summary"][0]["bleu_by_length"]
-    with _figure(2.9 + _legend_height(report)) as drawing:
-        axes = drawing.add_subplot(
-            xlabel="pieces of the source (lines)", ylabel="BLEU"
-        )
+
+    def draw(axes):
         for row in report["summary"]:
             values = [cell["bleu"] for cell in row["bleu_by_length"]]
             axes.plot(
@@ -128,24 +114,24 @@ def scores_by_length(report: Mapping[str, Any]) -> Picture:
                 label=_name(row["label"]),
                 **_style(report, row["label"]),
             )
-        names = [
-            f"≤ {cell['up_to']}" if cell["up_to"] else "more"
-            for cell in buckets
-        ]
         axes.set_xticks(
             range(len(buckets)),
             [
-                f"{name}\n({cell['lines']:,})"
-                for name, cell in zip(names, buckets, strict=True)
+                (f"≤ {cell['up_to']}" if cell["up_to"] else "more")
+                + f"\n({cell['lines']:,})"
+                for cell in buckets
             ],
         )
-        _set_grid(axes)
-        _add_legend(drawing, report)
-        svg = _svg(drawing)
+
+    labels = {"xlabel": "pieces of the source (lines)", "ylabel": "BLEU"}
     title = "BLEU by length of the source"
-    caption = "With fewer lines, more of a difference is chance."
-    alternative = f"{title}; the numbers are in the table."
-    return Picture(svg, title, f"The mean over seeds. {caption}", alternative)
+    return Picture(
+        _svg(draw, 2.9, report["labels"], **labels),
+        title,
+        "The mean over seeds. With fewer lines, more of a difference is "
+        "chance.",
+        f"{title}; the numbers are in the table.",
+    )
 
 
 def learning_curve(
@@ -170,18 +156,16 @@ def learning_curve(
             by_label.setdefault(run["label"], []).append(curve)
     if not by_label:
         return None
-    with _figure(2.8 + _legend_height(report)) as drawing:
-        axes = drawing.add_subplot(xlabel="step", ylabel=axis)
+
+    def draw(axes):
         for label, curves in by_label.items():
             _draw_curves(axes, label, curves, _style(report, label))
-        _set_grid(axes)
         axes.locator_params(axis="x", nbins=6, integer=True)
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        _add_legend(drawing, report)
-        svg = _svg(drawing)
+
     title = f"{axis} by step"
     return Picture(
-        svg,
+        _svg(draw, 2.8, report["labels"], xlabel="step", ylabel=axis),
         f"{title[0].upper()}{title[1:]}",
         "Thick: the mean over seeds, shaded one standard deviation to each "
         "side; thin: each seed.",
@@ -216,11 +200,15 @@ def _draw_curves(axes, label, curves, style):
     axes.plot(steps, means, label=_name(label), **style)
 
 
-@contextlib.contextmanager
-def _figure(height: float) -> Iterator[Any]:
-    """Yields an empty figure, `PAGE_WIDTH` x `height` inches, in our style.
+def _svg(draw, height, labels=(), grid="y", **names) -> str:
+    """Returns a figure as the text of an SVG element.
 
-    Text is plain: a dollar sign in a name does not begin a formula.
+    Args:
+        draw: Function that draws into axes.
+        height: float. Inches of the axes.
+        labels: Those that have a legend, if they are several.
+        grid: str. The axis that has grid lines across.
+        **names: `xlabel` and `ylabel`.
     """
     import matplotlib
     from matplotlib import figure
@@ -235,20 +223,24 @@ def _figure(height: float) -> Iterator[Any]:
         "legend.frameon": False,
         "svg.fonttype": "path",  # the same image whatever fonts are installed
         "svg.hashsalt": "relpos_tf",  # the same file for the same data
-        "text.parse_math": False,
+        "text.parse_math": False,  # A dollar sign begins no formula.
         "xtick.color": _GREY,
         "ytick.color": _GREY,
     }
-    with matplotlib.rc_context(settings):
-        yield figure.Figure(figsize=(PAGE_WIDTH, height), layout="constrained")
-
-
-def _svg(drawing) -> str:
-    """Returns a figure as the text of an SVG element."""
+    height += 0.19 * math.ceil(len(labels) / 2)  # two names to a line
     content = io.StringIO()
-    with warnings.catch_warnings():
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
         # A character that no font has is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
+        size = PAGE_WIDTH, height
+        drawing = figure.Figure(figsize=size, layout="constrained")
+        axes = drawing.add_subplot(**names)
+        draw(axes)
+        axes.grid(axis=grid, color=_PALE, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.tick_params(length=0)
+        if len(labels) > 1:
+            drawing.legend(loc="outside upper left", ncols=2, handlelength=2.4)
         drawing.savefig(
             content,
             format="svg",
@@ -278,20 +270,3 @@ def _style(report, label) -> dict[str, Any]:
         "marker": _MARKERS[number % len(_MARKERS)],
         "markersize": 4,
     }
-
-
-def _set_grid(axes, axis: str = "y") -> None:
-    """Draws grid lines across an axis, and no ticks."""
-    axes.grid(axis=axis, color=_PALE, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(length=0)
-
-
-def _legend_height(report) -> float:
-    """Returns the inches that a legend needs, with two names to a line."""
-    return 0.19 * math.ceil(len(report["labels"]) / 2)
-
-
-def _add_legend(drawing, report) -> None:
-    if len(report["labels"]) > 1:
-        drawing.legend(loc="outside upper left", ncols=2, handlelength=2.4)

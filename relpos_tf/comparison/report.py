@@ -66,7 +66,8 @@ def page(report: Mapping[str, Any]) -> str:
     environment.filters |= {
         "number": number,
         "with_spread": with_spread,
-        "signed": signed,
+        "signed": "{:+.2f}".format,
+        "base64": lambda text: base64.b64encode(text.encode()).decode(),
         "p": lambda value: None if value is None else pairwise.format_p(value),
     }
     return environment.get_template("report.html").render(
@@ -145,34 +146,17 @@ def with_spread(mean: float | None, spread: float | None, digits: int) -> str:
     return text if spread is None else f"{text} ± {number(spread, digits)}"
 
 
-def signed(value: float | None) -> str:
-    """Writes a difference with its sign; a dash for None."""
-    return _MISSING if value is None else f"{value:+.2f}"
-
-
-def _figures(report) -> dict[str, list[dict[str, str]]]:
-    """Returns the figures of each section.
-
-    An SVG is an image, not a part of the page: its names stay its own.
-    """
+def _figures(report) -> dict[str, list[figures.Picture | None]]:
+    """Returns the figures of each section."""
     curves = (
         ("dev", 2, "dev BLEU"),
         ("dev", 1, "dev loss"),
         ("train", 1, "training loss"),
     )
-    drawn: dict[str, list[figures.Picture | None]] = {
+    return {
         "scores": [figures.scores(report)],
         "lengths": [figures.scores_by_length(report)],
         "curves": [figures.learning_curve(report, *curve) for curve in curves],
-    }
-    return {
-        section: [
-            one._asdict()
-            | {"data": base64.b64encode(one.svg.encode()).decode()}
-            for one in found
-            if one
-        ]
-        for section, found in drawn.items()
     }
 
 

@@ -1,7 +1,8 @@
-"""The runs of a comparison: directories and progress. No TensorFlow."""
+"""The runs of a comparison: directories and training. No TensorFlow."""
 
 import dataclasses
 import glob
+import logging
 import pathlib
 import re
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import hparam
+from relpos_tf import registry
+from relpos_tf.comparison import jobs
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import variants as variants_lib
 from relpos_tf.models import averages
@@ -19,6 +22,7 @@ from relpos_tf.problems import manifest
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.utils import files
 
+_log = logging.getLogger("relpos_tf")
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
 # Hparams that flags or data decide, not the set.
@@ -270,6 +274,54 @@ def check_text(
                 f"--vocab_size, or its data are no longer in {data_dir}. Give "
                 "the same text, or name another --output_dir."
             )
+
+
+def train(
+    runs: Sequence[Run],
+    flags: Mapping[str, object],
+    train_steps: int,
+    log_folder: pathlib.Path,
+) -> None:
+    """Trains the runs that are not finished; resumes those that have begun.
+
+    A run that fails is logged and does not stop the others.
+
+    Args:
+        runs: All runs, which have been checked.
+        flags: Flags of the trainer, the same for all, by name.
+        train_steps: int. Updates of each run.
+        log_folder: Gets a log file for each run.
+
+    Raises:
+        KeyboardInterrupt: a signal came; the run has saved its state.
+    """
+    own = [f"--usr_dir={path}" for path in registry.usr_dirs]
+    waiting = []
+    for run in runs:
+        if is_finished(run, train_steps):
+            _log.info("%s is trained.", run.title)
+            continue
+        words = ["-m", "relpos_tf.bin.trainer"]
+        words += [*arguments(run, flags, train_steps), *own]
+        log = log_folder / f"{run.name}.log"
+        waiting.append(jobs.Job(run.title, words, log))
+    jobs.run(waiting, "Training")
+
+
+def arguments(
+    run: Run, flags: Mapping[str, object], train_steps: int
+) -> list[str]:
+    """Returns the trainer's flags for a run, but --usr_dir."""
+    own = {
+        "hparams_set": run.hparams_set,
+        "hparams": run.overrides,
+        "random_seed": run.seed,
+        "output_dir": run.path,
+        "train_steps": train_steps,
+        "log_step_count_steps": min(100, max(train_steps // 10, 1)),
+    }
+    values = {**flags, **own}
+    return [f"--{k}={v}" for k, v in values.items() if v not in ("", None)]
 
 
 def _label_and_folders(item):

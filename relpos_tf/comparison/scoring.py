@@ -19,7 +19,6 @@ from relpos_tf.utils import files
 
 # Part of every key. Raised when the same model would get other scores.
 _FORMAT = 3
-SCORER = ("-m", "relpos_tf.comparison.score_process")
 
 
 class ModelResult(NamedTuple):
@@ -68,7 +67,8 @@ def score(
         request = requests[run] = _request(run, checkpoint, sets, folder)
         if _read(request) is None:
             log = folder / "logs" / f"{run.name}.score.log"
-            arguments = [*SCORER, json.dumps(request)]
+            module = "relpos_tf.comparison.score_process"
+            arguments = ["-m", module, json.dumps(request)]
             # TensorFlow says much while it starts.
             waiting.append(jobs.Job(run.title, arguments, log, is_shown=False))
     jobs.run(waiting, "Scoring")

@@ -55,7 +55,6 @@ _RETRY_AFTER = {429: "5", 503: "5", 504: "10"}
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 # A codec that a client chooses may take minutes, or fail.
 _CODEC = re.compile(rb"charset", re.IGNORECASE)
-_FORMS = "application/x-www-form-urlencoded", "multipart/form-data"
 _MOST_FIELDS = 100
 # Characters from which on a request is long.
 _LONG = 10_000
@@ -285,7 +284,7 @@ class _Answers:
         form.
         """
         header, most = request.headers.get, self._limits.max_body_bytes
-        size = fields = 0
+        size = 0
         kind = header("content-type", "").partition(";")[0].strip().lower()
         is_foreign = header("sec-fetch-site") in ("cross-site", "same-site")
         if is_foreign and not self._cors_origins & {"*", header("origin")}:
@@ -297,32 +296,32 @@ class _Answers:
             raise too_large
 
         async def receive():
-            nonlocal size, fields
+            nonlocal size
             message = await request.receive()
-            body = message.get("body", b"")
-            size += len(body)
+            size += len(message.get("body", b""))
             if size > most:
                 raise too_large
-            if kind == _FORMS[0]:
-                fields += body.count(b"&")
-                if fields > _MOST_FIELDS:  # The parser reads byte by byte.
-                    text = f"A form may have at most {_MOST_FIELDS} fields."
-                    raise limits_lib.RefusedError(400, text)
-                # Bytes beyond ASCII are UTF-8.
-                body = urls.quote_from_bytes(body, bytes(range(128))).encode()
-            return message | {"body": body}
+            return message
 
         headers = [
             (key, _CODEC.sub(b"x", value) if key == b"content-type" else value)
             for key, value in request.scope["headers"]
         ]
         sent = requests.Request(request.scope | {"headers": headers}, receive)
-        body = b"" if kind in _FORMS else await sent.body()
+        body = await sent.body()
         if kind == "application/json":
             return queries.read(body)
-        form = await sent.form(
-            max_files=0, max_fields=_MOST_FIELDS, max_part_size=most
-        )
+        if kind == "application/x-www-form-urlencoded":
+            # Starlette's parser takes long, and does not read bare UTF-8.
+            if body.count(b"&") >= _MOST_FIELDS:
+                text = f"A form may have at most {_MOST_FIELDS} fields."
+                raise limits_lib.RefusedError(400, text)
+            text = body.decode(errors="replace")
+            form = dict(urls.parse_qsl(text, keep_blank_values=True))
+        else:
+            form = await sent.form(
+                max_files=0, max_fields=_MOST_FIELDS, max_part_size=most
+            )
         values = {**request.query_params, **form}
         if "q" not in values:
             raise limits_lib.RefusedError(400, queries.EXPECTED)

@@ -12,7 +12,7 @@ STOPPING = "The server stops."
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
+class Limits(fields.Record):
     """The limits of a server. Each is a flag of `relpos-serve`.
 
     Raises:
@@ -35,9 +35,6 @@ class Limits:
     timeout_s: float = fields.number(60.0, above=0, most=3600)  # of a request
     # Of a connection between two requests: more than a proxy's 60 s.
     keep_alive_s: float = fields.number(75.0, above=0, most=3600)
-
-    def __post_init__(self):
-        fields.check(self)
 
     def line_ids(self, longest: int) -> int:
         """Returns the most ids of a line, which decide its time and memory.

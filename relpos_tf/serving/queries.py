@@ -29,7 +29,7 @@ EXPECTED = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Query:
+class Query(fields.Record):
     """What one request asks for.
 
     Attributes:
@@ -51,9 +51,6 @@ class Query:
     split_sentences: bool = False
     is_html: bool = False
     sizes: tuple[int, ...] = ()
-
-    def __post_init__(self):
-        fields.check(self)
 
 
 def read(body: bytes) -> dict[str, Any]:

@@ -50,13 +50,6 @@ class AverageTest(tf.test.TestCase, parameterized.TestCase):
             self.average_at(path), [np.mean(steps), 1.0], atol=1e-6
         )
 
-    def test_fewer_checkpoints_than_asked_for_is_a_warning(self):
-        code, _, err = self.execute("--n=9")
-        self.assertEqual(code, 0)
-        self.assertStartsWith(
-            err, "warning: 9 checkpoints asked for, 4 saved.\n"
-        )
-
     def test_an_average_up_to_the_last_step_becomes_the_result(self):
         run_dir.RunDir(self.run_dir).write_hparams(hparam.HParams())
         self.execute("--steps=2,30")

@@ -42,21 +42,13 @@ class BleuTest(folders.TestCase):
         self.assertIn("nc:6|nw:2", scores["chrfpp_signature"])
         self.assertIn(f"\nchrF++ = {scores['chrfpp']:.2f} (", out)
 
-    def test_tokenized_bleu_stands_beside_the_other(self):
-        path = self.folder / "score.json"
+    def test_the_scale_of_tokenized_bleu_is_chosen(self):
         files = (
             self.file("translation", "Der Hund rennt, und die Katze schläft."),
             self.file("reference", "der hund rennt, und die katze schläft."),
         )
-        code, out, err = execute(
-            *files, "--tokenized_language=de", f"--score_json={path}"
-        )
-        self.assertEqual((code, err), (0, ""))
+        _, out, _ = execute(*files, "--tokenized_language=de")
         self.assertIn("\ntokenized BLEU = 100.00 (", out)
-        scores = json.loads(path.read_text(encoding="utf-8"))
-        self.assertLess(scores["bleu"], 60)
-        self.assertAlmostEqual(scores["tokenized_bleu"], 100)
-        self.assertIn("tok:moses-de", scores["tokenized_bleu_signature"])
         code, out, err = execute(
             *files, "--tokenized_language=de", "--scale=wmt14"
         )
@@ -89,21 +81,14 @@ class BleuTest(folders.TestCase):
             self.file("reference", *chinese.REFERENCES),
         )
         right = f"BLEU = {chinese.BLEU:.2f} ("
-        for more, start, tokenizer, number in (
-            ([], "BLEU = 0.00 (", "13a", 1),
-            (["--language_pair=en-zh"], right, "zh", 0),
-            (
-                ["--language_pair=en-x", "--bleu_tokenize=char"],
-                right,
-                "char",
-                0,
-            ),
+        for more, tokenizer in (
+            (["--language_pair=en-zh"], "zh"),
+            (["--language_pair=en-x", "--bleu_tokenize=char"], "char"),
         ):
             code, out, err = execute(*lines, *more)
-            self.assertEqual((code, err.count("\n")), (0, number), err)
-            self.assertStartsWith(out, start)
+            self.assertEqual((code, err), (0, ""))
+            self.assertStartsWith(out, right)
             self.assertIn(f"|tok:{tokenizer}|", out)
-            self.assertEqual("warning: " in err, bool(number))
 
     def test_several_references_are_one_score(self):
         translation = self.file("translation", "a b c d e", "f g h i x")

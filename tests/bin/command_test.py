@@ -182,17 +182,6 @@ class FlagsTest(parameterized.TestCase):
         self.assertEqual(code, 2)
         self.assertRegex(err, r"\A[^\n]*must be local.*://.* copy it[^\n]*\n\Z")
 
-    def test_numbers_come_once_and_in_order(self):
-        values = command.Flags()
-        values.define_numbers("a", ["3"], "help")
-        for arguments, expected in (
-            ([], [3]),
-            (["--a=7, 2,7"], [2, 7]),
-            (["--a="], []),
-        ):
-            command.parse(values, arguments)
-            self.assertEqual(values.numbers("a"), expected)
-
     @parameterized.parameters(
         (trainer, "batch_size", " Write --hparams=batch_size=..."),
         (decoder, "beam_size", " Write --decode_hparams=beam_size=..."),

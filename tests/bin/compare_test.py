@@ -14,8 +14,8 @@ from relpos_tf.bin import command
 from relpos_tf.bin import compare
 from relpos_tf.bin import trainer
 from relpos_tf.comparison import report as report_lib
+from relpos_tf.comparison import runs
 from relpos_tf.comparison import score_process
-from relpos_tf.comparison import train_runs
 from relpos_tf.decoding import engines
 from relpos_tf.decoding import model_engine
 from relpos_tf.models import averages
@@ -341,10 +341,17 @@ class GridTest(folders.TestCase):
         self.assertIn(name, report["warnings"][0])
 
     def test_dev_split_that_also_chose_is_reported(self):
-        code, _, err = self.compare("0.5,2", "--nouse_test_set")
+        flags = "--nouse_test_set", "--bleu_tokenize=char"
+        code, _, err = self.compare("0.5,2", *flags)
         self.assertEqual(code, 0, err)
         self.assertIn("which also chose the points of the grid", err)
         self.assertNotIn("test", [split for split, _ in self.scored])
+        # The points are scored as the runs are.
+        report = json.loads((self.folder / "out/report.json").read_text())
+        for entry, run in zip(report["tuning"], report["runs"], strict=True):
+            (bleu,) = (x["bleu"] for x in entry["points"] if x["is_chosen"])
+            self.assertAlmostEqual(bleu, run["bleu"])
+            self.assertIn("|tok:char|", run["bleu_signature"])
 
 
 class TrainTest(folders.TestCase):
@@ -422,7 +429,7 @@ class TrainTest(folders.TestCase):
         def compare_with(**changed):
             given = {**files, "vocab_size": 270, **changed}
             with mock.patch.object(
-                train_runs, "train", side_effect=errors.UserError("Trained.")
+                runs, "train", side_effect=errors.UserError("Trained.")
             ):
                 return execute(
                     f"--hparams_sets={TINY}",

@@ -119,12 +119,6 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(show.call_args[0][0](), "Sentences so far: 4")
         sentences = sum(map(len, self.engine.batches))
         self.assertEqual(sentences, 3)
-        for more in "n_best=2", "return_alignments=True":
-            code, _, err = self.decode(
-                "--split_sentences", f"--decode_hparams={more}"
-            )
-            self.assertEqual(code, 2)
-            self.assertIn(f"{more} needs one sentence a line", err)
 
     @parameterized.parameters((interrupt, 130), (terminate, 143), (fail, 1))
     def test_stopped_keeps_the_lines_that_are_finished(self, stop, expected):

@@ -39,16 +39,6 @@ def terminate(*arguments):
 
 
 class TrainerTest(folders.TestCase):
-    def test_too_little_memory_names_hparams_to_lower_that_there_are(self):
-        code, err = replace_training(MemoryError)
-        self.assertEqual(code, 1)
-        self.assertStartsWith(err, "relpos-trainer: Out of memory. Take a")
-        self.assertEqual(err.count("\n"), 1)
-        for name in ("batch_size", "max_length"):
-            self.assertIn(name, err)
-            flag = f"--hparams={name}=300"
-            self.assertEqual(replace_training([None], flag), (0, ""))
-
     def test_check_env_names_versions_and_devices_that_work(self):
         code, out, err = calls.execute(trainer.main, "--check_env")
         self.assertEqual((code, err), (0, ""))

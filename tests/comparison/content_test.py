@@ -35,16 +35,6 @@ RUN_KEYS = (
 PAIR_KEYS = "a b bleu_a bleu_b p_value test".split()
 
 
-def row_of(label, seed, train_steps):
-    """Returns the fields of a run's row that tell its conditions."""
-    return {
-        "label": label,
-        "seed": seed,
-        "train_steps": train_steps,
-        "target_tokens": train_steps,
-    }
-
-
 class ContentTestCase(folders.TestCase):
     def setUp(self):
         super().setUp()
@@ -338,10 +328,10 @@ class WarningsTest(ContentTestCase):
         )["warnings"]
         self.assertIn("seed 3, the runs have not been trained on", warning)
         self.assertIn("rel 50, abs 51.", warning)
-        updates, seeds = content.check_conditions(
-            [row_of("a", 1, 5), row_of("b", 2, 6)]
-        )
-        self.assertIn("different numbers of updates: a 5, b 6.", updates)
+        first, second = self.result("rel", 1), self.result("abs", 2)
+        second = second._replace(checkpoint=f"{second.run.path}/ckpt-6")
+        updates, seeds = self.make(first, second)["warnings"]
+        self.assertIn("different numbers of updates: rel 5, abs 6.", updates)
         self.assertIn("Not all labels have the same seeds", seeds)
 
     def test_other_averages_are_reported(self):

@@ -14,7 +14,12 @@ HOSTILE = "_<b>&$\\frac$\x00\n\ud800 漢字 a name that goes on and on"
 
 def drawn():
     """Returns a patch whose mock is called with every figure."""
-    return mock.patch.object(figures, "_svg", wraps=figures._svg)
+    from matplotlib import figure  # may be missing
+
+    save = figure.Figure.savefig
+    return mock.patch.object(
+        figure.Figure, "savefig", autospec=True, side_effect=save
+    )
 
 
 def lines_of(axes):
@@ -87,10 +92,8 @@ class FiguresTest(content_test.ContentTestCase):
         rel = report["summary"][0]
         mean, spread = rel["bleu_mean"], rel["bleu_spread"]
         self.assertEqual(bars[0], [[mean - spread, 0], [mean + spread, 0]])
-        words = [text.get_text() for text in axes.texts]
-        self.assertEqual(words, ["94.60", "29.06"])
         names = [label.get_text() for label in axes.get_yticklabels()]
-        self.assertEqual(names, ["rel", "abs"])
+        self.assertEqual(names, ["rel  94.60", "abs  29.06"])
 
     def test_any_name_is_shown_as_it_is(self):
         report = self.sample() | {"labels": ["rel", HOSTILE]}

@@ -2,18 +2,13 @@
 
 import math
 import pathlib
-from unittest import mock
 
 from absl.testing import parameterized
 
 from relpos_tf import hparam
-from relpos_tf.comparison import collection
 from relpos_tf.comparison import runs
-from relpos_tf.comparison import scoring
 from relpos_tf.comparison import tuning
 from relpos_tf.comparison import variants
-from relpos_tf.problems import test_sets
-from tests import chinese
 
 
 def score(point, bleu, loss, label="a"):
@@ -51,29 +46,3 @@ class TuningTest(parameterized.TestCase):
         self.assertEqual(
             [point["is_chosen"] for point in b["points"]], [True, False]
         )
-
-    @parameterized.parameters(
-        ("zh", "", chinese.BLEU), ("", "char", chinese.BLEU), ("zh", "13a", 0.0)
-    )
-    def test_points_are_scored_with_the_tokenizer(self, code, asked, expected):
-        one = score("alpha=1", 0.0, 0.0)
-        folder = pathlib.Path("runs")
-        dev = test_sets.TestSet(
-            "dev", ["x"] * 200, list(chinese.REFERENCES), folder, folder
-        )
-        result = scoring.ModelResult(
-            one.run, "", {"dev": list(chinese.HYPOTHESES)}, {"loss": 1.0}
-        )
-        problem = {"target_language": code}
-        for module, name, value in (
-            (collection, "common_problem", problem),
-            (collection, "open_test_sets", [dev]),
-            (runs, "final_checkpoint", ""),
-            (scoring, "score", [result]),
-        ):
-            patch = mock.patch.object(module, name, return_value=value)
-            self.enter_context(patch)
-        (found,) = tuning.score(
-            [one.run], [one.variant], 1, "data", folder, asked
-        )
-        self.assertAlmostEqual(found.bleu, expected)
