@@ -57,6 +57,11 @@ FLAGS.define_lists(
     "test set. Several files of a label are several trainings; * and ? match "
     "as in a shell.",
 )
+FLAGS.define_lists(
+    segment_scores="NAME:LABEL/SEED=FILE: scores of a metric from elsewhere, "
+    "such as COMET, a number for each line of the test set; NAME:LABEL=FILE of "
+    "a different system. They are compared as BLEU is.",
+)
 FLAGS.define_enum(
     "preset",
     None,
@@ -105,6 +110,7 @@ FLAGS.define_bool(
     "the development split.",
 )
 scores.define_tokenizer(FLAGS)
+scores.define_scale(FLAGS)
 FLAGS.exclusive("diff", "print_commands")
 FLAGS.join(";", "hparams", "grid")
 FLAGS.join(",", "runs")
@@ -317,6 +323,7 @@ def report(
     """Scores the models and writes the report; returns the exit code."""
     from relpos_tf.comparison import collection
     from relpos_tf.comparison import report as report_lib
+    from relpos_tf.training import metrics
 
     content = collection.collect(
         runs,
@@ -326,11 +333,13 @@ def report(
         use_test_set=FLAGS.use_test_set,
         outputs=outputs,
         tuning=tried,
+        segments=FLAGS.segment_scores,
         limits=limits,
         num_samples=FLAGS.num_samples,
         command=command.command_line(),
         baseline=FLAGS.baseline,
         tokenize=scores.asked_tokenizer(FLAGS, runs[0].files),
+        scale=FLAGS.scale or metrics.MULTI30K,
     )
     report_lib.write(content, folder)
     for warning in content["warnings"]:

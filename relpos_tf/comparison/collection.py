@@ -10,6 +10,7 @@ from relpos_tf.comparison import content
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scoring
+from relpos_tf.comparison import segment_scores
 from relpos_tf.problems import test_sets
 
 _MISSING = "Training or scoring has failed; see the logs. Not in the report:"
@@ -24,6 +25,7 @@ def collect(
     use_test_set: bool = True,
     outputs: Sequence[outputs_lib.Output] = (),
     tuning: Sequence[dict[str, Any]] = (),
+    segments: Sequence[str] = (),
     **options,
 ) -> dict[str, Any]:
     """Scores the runs that are finished and returns the report.
@@ -38,6 +40,7 @@ def collect(
             else the development split.
         outputs: Translations of other systems; they come last.
         tuning: The entries of `tuning.choose`, if there was a grid.
+        segments: As `segment_scores.read` takes them.
         **options: Other arguments of `content.make`.
 
     Raises:
@@ -62,6 +65,8 @@ def collect(
     warnings += _warnings_of_tuning(tuning, sets[0])
     # Mistakes in files are found before minutes of translation.
     others = [outputs_lib.read(one, sets) for one in outputs]
+    lines = len(sets[0].sources)
+    metrics = segment_scores.read(segments, [*runs, *outputs], lines)
     results = scoring.score(runs, train_steps, sets, folder)
     if missing := _missing(planned, [one.run for one in results]):
         warnings.insert(0, f"{_MISSING} {', '.join(missing)}.")
@@ -71,6 +76,7 @@ def collect(
         problem,
         warnings=warnings,
         tuning=tuning,
+        segments=metrics,
         **options,
     )
     return report | {"missing": missing}

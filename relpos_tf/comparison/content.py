@@ -3,6 +3,9 @@
 Shapes: L lines, C counts of a line (see `corpus_measures`).
 """
 
+import datetime
+import json
+import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +46,8 @@ def make(
     baseline: str = "",
     tuning: Sequence[Mapping[str, Any]] = (),
     tokenize: str = "",
+    scale: str = metrics.MULTI30K,
+    segments: Sequence[corpus_measures.Measure] = (),
 ) -> dict[str, Any]:
     """Returns the report.
 
@@ -58,6 +63,8 @@ def make(
         baseline: str. A label to put first, which others are compared with.
         tuning: The entries of `tuning.choose`, if there was a grid.
         tokenize: str. The tokenizer for BLEU; "": that of the language.
+        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
+        segments: More measures, of the first set only.
     """
     by_label = _group(results, baseline)
     language = problem.get("target_language", "")
@@ -65,26 +72,30 @@ def make(
     lengths = next(x.record["source_lengths"] for x in results if x.record)
     limits = list(limits) or measures.quartiles(lengths)
     buckets = measures.buckets(lengths, limits)
-    kinds = corpus_measures.of_language(language, tokenize)
+    kinds = corpus_measures.of_language(language, tokenize, scale)
+    every = [*kinds, *segments]
     scored = {one.name: _scored(by_label, one, kinds) for one in sets}
+    scored[sets[0].name] |= _scored(by_label, sets[0], segments)
     ordered = [one for own in by_label.values() for one in own]
-    rows = [_run_row(x, sets, buckets, kinds, scored) for x in ordered]
+    rows = [_run_row(x, sets, buckets, every, scored) for x in ordered]
     found = list(warnings)
     found += [y for x in ordered for y in _doubts(x, sets, tokenize)]
     hparams = _hparams(by_label)
     hparams_diff = variants.differences(hparams)
     found += _check_conditions(rows)
     found += _check_models(ordered, hparams, hparams_diff)
-    summary = _summary(by_label, rows, kinds, scored[sets[0].name])
-    compared = _differences(by_label, sets[0], kinds, scored[sets[0].name])
+    summary = _summary(by_label, rows, every, scored[sets[0].name])
+    compared = _differences(by_label, sets[0], every, scored[sets[0].name])
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
         "verdict": pairwise.verdict(summary, compared["pairs"]),
         "command": command,
+        "setup": _setup(problem, sets[0], rows, ordered),
         "problem": problem["problem"],
         "split": sets[0].name,
         "lines": len(sets[0].sources),
         "labels": list(by_label),
+        "measures": [{"name": x.name, "field": x.field} for x in every],
         "runs": rows,
         "summary": summary,
         "further_test_sets": [
@@ -101,6 +112,35 @@ def make(
         "versions": run_dir.versions(),
     }
     return measures.finite(report)
+
+
+def _setup(problem, test_set, rows, results):
+    """Returns a paragraph about the trainings, for a paper."""
+    run = next(one.run for one in results if one.record)
+    hparams, versions = run.files.read_hparams(), json.loads(run.versions())
+    ours = [row for row in rows if row["train_steps"] is not None]
+    steps, seeds = (
+        " or ".join(
+            dict.fromkeys(f"{row[name]:,}" for row in ours if row[name])
+        )
+        for name in ("train_steps", "seed")
+    )
+    languages = [problem.get(f"{x}_language") for x in ("source", "target")]
+    pairs = problem.get("train_pairs")
+    return (
+        f"{problem['problem']}"
+        + (f", {' to '.join(languages)}" if all(languages) else "")
+        + ": "
+        + (f"{pairs:,} training pairs, " if pairs else "")
+        + f"{hparams.vocab_size:,} pieces. {steps} updates of "
+        f"{hparams.batch_size:,} padded tokens for each replica, seed {seeds}; "
+        f"{versions.get('device') or 'unknown device'}. Scored on "
+        f"{test_set.name}, {len(test_set.sources):,} lines, beam "
+        f"{hparams.beam_size}, alpha {hparams.alpha:g}. relpos_tf "
+        f"{versions['relpos_tf']} (sources {versions['relpos_tf sources']}), "
+        f"TensorFlow {versions['tensorflow']}, Keras {versions['keras']}; "
+        f"{datetime.date.today()}."
+    )
 
 
 def _group(results, baseline):
@@ -181,7 +221,7 @@ def _check_models(results, hparams, hparams_diff):
     ]
     if len(versions) > 1:
         warnings.append(
-            "The runs were trained with different software versions: "
+            "The runs were trained with different versions or devices: "
             f"{', '.join(versions.values())} are the first run of each. "
             "versions.json in their directories lists them."
         )
@@ -209,15 +249,11 @@ def _scored(by_label, test_set, kinds):
     return {
         kind.name: {
             label: {
-                one.run.seed: kind.scored(
-                    kind.counts(
-                        one.translations[test_set.name], test_set.references
-                    )
-                )
+                one.run.seed: kind.scored(kind.counts_of(one, test_set))
                 for one in own
             }
             for label, own in by_label.items()
-            if test_set.name in own[0].translations
+            if kind.covers(own[0], test_set)
         }
         for kind in kinds
     }
@@ -233,14 +269,20 @@ def _run_row(result, sets, buckets, kinds, scored):
         equal[one.name] = np.array(
             metrics.exact_matches(result.translations[one.name], one.references)
         )
+        by_kind = scored[one.name]
+        counts = by_kind[bleu.name][run.label][run.seed].counts.sum(axis=0)
         scores[one.name] = row = {
-            **dict.fromkeys(metrics.TokenizedScore._fields),
             "exact_match": 100 * float(equal[one.name].mean()),
+            "length_ratio": float(counts[0] / counts[1]),
+            "brevity_penalty": math.exp(
+                min(0.0, 1 - counts[1] / max(counts[0], 1))
+            ),
         }
         for kind in kinds:
-            own = scored[one.name][kind.name][run.label][run.seed]
-            row[kind.field] = own.score
-            row[f"{kind.field}_signature"] = kind.signature()
+            if kind.name in by_kind:
+                own = by_kind[kind.name].get(run.label)
+                row[kind.field] = own and own[run.seed].score
+                row[f"{kind.field}_signature"] = own and kind.signature()
     main = sets[0].name
     names = "parameters", "loss", "teacher_forced_accuracy"
     return {
@@ -305,7 +347,10 @@ def _summary(by_label, rows, kinds, scores):
             **_means(label, kinds, scores),
             "loss_mean": measures.mean(columns["loss"]),
             "loss_spread": measures.spread(columns["loss"]),
-            "exact_match_mean": measures.mean(columns["exact_match"]),
+            **{
+                f"{name}_mean": measures.mean(columns[name])
+                for name in ("exact_match", "length_ratio", "brevity_penalty")
+            },
             "bleu_by_length": _mean_by_length(columns["bleu_by_length"]),
             "learning_curve": _mean_curve(
                 [one["dev"] for one in columns["learning_curve"]]
@@ -326,9 +371,10 @@ def _summary(by_label, rows, kinds, scores):
 
 def _means(label, kinds, scores):
     """Returns mean and spread over seeds of each measure."""
-    row = dict.fromkeys(("tokenized_bleu_mean", "tokenized_bleu_spread"))
+    row = {}
     for kind in kinds:
-        values = [one.score for one in scores[kind.name][label].values()]
+        own = scores[kind.name].get(label, {})
+        values = [one.score for one in own.values()]
         row[f"{kind.field}_mean"] = measures.mean(values)
         row[f"{kind.field}_spread"] = measures.spread(values)
     return row

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
 
@@ -44,7 +45,7 @@ class Measure:
 
     def __init__(self, name: str, metric: Any):
         self.name = name
-        self.field = name.lower().replace(" ", "_")
+        self.field = name.lower().replace(" ", "_").replace("+", "p")
         self._metric = metric
 
     def signature(self) -> str:
@@ -66,6 +67,15 @@ class Measure:
 
     def _sides(self, hypotheses, references):
         return metrics.comparable(hypotheses, references)
+
+    def covers(self, model: Any, test_set: test_sets.TestSet) -> bool:
+        """Returns whether a `ModelResult` has what is counted."""
+        return test_set.name in model.translations
+
+    def counts_of(self, model: Any, test_set: test_sets.TestSet) -> np.ndarray:
+        """Returns the counts of a `ModelResult` on a test set."""
+        lines = model.translations[test_set.name]
+        return self.counts(lines, test_set.references)
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Returns the score of sums of lines' counts, `[..., C]` to `[...]`."""
@@ -111,18 +121,19 @@ class TokenizedBleu(Measure):
 
     Args:
         language: str. ISO 639-1 code of both sides.
+        scale: str. A key of `metrics.SCALES`.
     """
 
-    def __init__(self, language: str):
+    def __init__(self, language: str, scale: str = metrics.MULTI30K):
         super().__init__("tokenized BLEU", metrics.tokenized())
-        self._language = language
+        self._of = language, scale
 
     def signature(self) -> str:
         """Returns the signature of `metrics.tokenized_bleu`."""
-        return metrics.tokenized_signature(self._language)
+        return metrics.tokenized_signature(*self._of)
 
     def _sides(self, hypotheses, references):
-        return metrics.moses_tokens(hypotheses, references, self._language)
+        return metrics.moses_tokens(hypotheses, references, *self._of)
 
 
 class ChrF(Measure):
@@ -145,14 +156,17 @@ class ChrF(Measure):
         super().__init__("chrF", metrics.chrf())
 
 
-def of_language(language: str, tokenize: str) -> list[Measure]:
+def of_language(
+    language: str, tokenize: str, scale: str = metrics.MULTI30K
+) -> list[Measure]:
     """Returns the measures of translations into a language, BLEU first.
 
     Args:
         language: str. The code of the language.
         tokenize: str. The tokenizer for BLEU.
+        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
     """
     found: list[Measure] = [Bleu(tokenize), ChrF()]
     if metrics.has_moses_rules(language):
-        found.append(TokenizedBleu(language))
-    return found
+        found.append(TokenizedBleu(language, scale))
+    return found + [Measure(*item) for item in metrics.further().items()]

@@ -5,9 +5,12 @@ escaped, because a translation may hold anything.
 """
 
 import base64
+import csv
+import io
 import json
 import pathlib
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf.comparison import figures
@@ -17,13 +20,22 @@ from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import terminal
 
+# Values of a summary beside its measures: the head of the column, decimals.
+_COLUMNS = {
+    "length_ratio_mean": ("length ratio", 3),
+    "brevity_penalty_mean": ("brevity penalty", 3),
+    "loss_mean": ("loss", 4),
+    "exact_match_mean": ("exact match, %", 2),
+    "steps_per_second": ("steps/s", 2),
+}
+_FILES_ONLY = {"chrF++", "TER", "brevity penalty"}  # Terminals are narrow.
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 _MISSING = "–"
 
 
 def paths(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the paths of the files that `write` writes."""
-    return [folder / "report.html", folder / "report.json"]
+    """Returns the paths of what `write` writes; the last is a folder."""
+    return [folder / "report.html", folder / "report.json", folder / "paper"]
 
 
 def write(report: Mapping[str, Any], folder: pathlib.Path) -> None:
@@ -35,9 +47,34 @@ def write(report: Mapping[str, Any], folder: pathlib.Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     content = json.dumps(report, indent=2, ensure_ascii=False, allow_nan=False)
-    texts = page(report), f"{content}\n"
-    for path, text in zip(paths(folder), texts, strict=True):
+    *pages, paper = paths(folder)
+    texts = dict(zip(pages, (page(report), f"{content}\n"), strict=True))
+    texts |= {paper / name: text for name, text in _of_paper(report).items()}
+    paper.mkdir(exist_ok=True)
+    for path, text in texts.items():
         files.write(path, text.encode("utf-8", errors="replace"))
+
+
+def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the files for a paper: tables, figures and the set-up."""
+    import tabulate  # comes with sacreBLEU
+
+    found = {"setup.txt": f"{report['setup']}\n"}
+    tables = {"scores": scores(report, report["summary"])}
+    tables["differences"] = differences(report)
+    for name, (head, *rows) in tables.items():
+        content = io.StringIO()
+        csv.writer(content, lineterminator="\n").writerows([head, *rows])
+        found[f"{name}.csv"] = content.getvalue()
+        latex = tabulate.tabulate(
+            rows, head, tablefmt="latex_booktabs", disable_numparse=True
+        )
+        found[f"{name}.tex"] = f"{latex}\n"
+    if figures.is_available():
+        for name, drawn in _figures(report).items():
+            for number, picture in enumerate(filter(None, drawn), 1):
+                found[f"{name}-{number}.svg"] = picture.svg
+    return found
 
 
 def page(report: Mapping[str, Any]) -> str:
@@ -75,8 +112,7 @@ def page(report: Mapping[str, Any]) -> str:
         drawn=_figures(report) if figures.is_available() else None,
         how_to_install=figures.HOW_TO_INSTALL,
         level=two_way.LEVEL,
-        best_first=_from_the_best(report["summary"]),
-        has_tokenized=_has_tokenized(report),
+        scores=lambda summary: scores(report, summary),
     )
 
 
@@ -84,45 +120,77 @@ def table(report: Mapping[str, Any]) -> str:
     """Returns the scores and the verdict as lines for a terminal."""
     import tabulate  # comes with sacreBLEU
 
-    def aligned(head, rows):
+    def aligned(name, summary):
+        (_, *head), *rows = scores(report, summary)
+        shown = [0] + [i for i, x in enumerate(head, 1) if x not in _FILES_ONLY]
         text = tabulate.tabulate(
-            rows,
-            head,
+            [[row[i] for i in shown] for row in rows],
+            [name, *(head[i - 1].replace(" ", "\n", 1) for i in shown[1:])],
             tablefmt="plain",
             disable_numparse=True,
-            colalign=("left", *["right"] * (len(head) - 1)),
+            colalign=("left", *["right"] * (len(shown) - 1)),
         )
         return f"{text}\n\n"
 
-    names = {"bleu": "BLEU", "chrf": "chrF"}
-    if _has_tokenized(report):
-        names["tokenized_bleu"] = "tokenized BLEU"
+    text = aligned("", report["summary"])
+    for one in report["further_test_sets"]:
+        text += aligned(one["name"], one["summary"])
+    return f"{text}{report['verdict']}\n"
 
-    def means(row):
-        return [
-            with_spread(row[f"{x}_mean"], row[f"{x}_spread"], 2) for x in names
-        ]
 
-    text = aligned(
-        ["", *names.values(), "loss", "exact match, %", "steps/s"],
-        [
+def scores(
+    report: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]
+) -> list[list[str]]:
+    """Returns the head and the rows of a table of means, best BLEU first.
+
+    Args:
+        report: The report.
+        summary: Its own, or that of a further test set, which has no more than
+            the measures.
+    """
+    columns = {
+        f"{one['field']}_mean": (one["name"], 2) for one in report["measures"]
+    } | _COLUMNS
+    columns = {name: columns[name] for name in columns if name in summary[0]}
+    return [
+        ["label", *(title for title, _ in columns.values())],
+        *(
             [
                 row["label"],
-                *means(row),
-                with_spread(row["loss_mean"], row["loss_spread"], 4),
-                number(row["exact_match_mean"], 2),
-                number(row["steps_per_second"], 2),
+                *(
+                    with_spread(row[name], row.get(_spread_of(name)), digits)
+                    for name, (_, digits) in columns.items()
+                ),
             ]
-            for row in _from_the_best(report["summary"])
-        ],
-    )
-    for one in report["further_test_sets"]:
-        rows = [
-            [row["label"], *means(row)]
-            for row in _from_the_best(one["summary"])
-        ]
-        text += aligned([one["name"], *names.values()], rows)
-    return f"{text}{report['verdict']}\n"
+            for row in sorted(summary, key=lambda row: -row["bleu_mean"])
+        ),
+    ]
+
+
+def differences(report: Mapping[str, Any]) -> list[list[str]]:
+    """Returns the head and the rows of a table of all comparisons."""
+    head = "a", "b", "measure", "of a", "of b", "difference", "95 %", "p, Holm"
+    return [
+        list(head),
+        *(
+            [
+                pair["a"],
+                pair["b"],
+                pair["measure"],
+                number(pair["score_a"], 2),
+                number(pair["score_b"], 2),
+                f"{pair['score_a'] - pair['score_b']:+.2f}",
+                _MISSING
+                if pair["low"] is None
+                else f"{pair['low']:+.2f} to {pair['high']:+.2f}",
+                _MISSING
+                if pair["p_corrected"] is None
+                else pairwise.format_p(pair["p_corrected"]),
+            ]
+            for own in (report["pairs"], *report["pairs_by_measure"].values())
+            for pair in own
+        ),
+    ]
 
 
 def number(value: float | None, digits: int = 0) -> str:
@@ -160,10 +228,6 @@ def _figures(report) -> dict[str, list[figures.Picture | None]]:
     }
 
 
-def _has_tokenized(report) -> bool:
-    return any(run["tokenized_bleu"] is not None for run in report["runs"])
-
-
-def _from_the_best(summary) -> list[Any]:
-    """Returns the rows of a summary from the highest BLEU on."""
-    return sorted(summary, key=lambda row: -row["bleu_mean"])
+def _spread_of(name: str) -> str:
+    """Returns the name of the spread that belongs to a mean."""
+    return name.removesuffix("_mean") + "_spread"

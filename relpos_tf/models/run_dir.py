@@ -107,9 +107,9 @@ class RunDir:
         """Writes flags.txt: the command line of the last start of training."""
         self._write(_FLAGS, text.encode(errors="surrogateescape"))
 
-    def write_versions(self) -> None:
-        """Writes versions.json."""
-        self._write_json(VERSIONS, versions())
+    def write_versions(self, device: str = "") -> None:
+        """Writes versions.json, with what trains."""
+        self._write_json(VERSIONS, {**versions(), "device": device})
 
     def read_problem(self) -> dict[str, Any]:
         """Returns the fields of problem.json, which describe the run's data.

@@ -1,6 +1,9 @@
 """The devices that train: one, or several as replicas."""
 
+import os
 import pathlib
+import platform
+import re
 
 import tensorflow as tf
 
@@ -8,7 +11,8 @@ from relpos_tf import errors
 from relpos_tf.training import cluster
 from relpos_tf.utils import signals
 
-# How /proc/cpuinfo names arithmetic in bfloat16, on x86 and on ARM.
+_CPUINFO = "/proc/cpuinfo"
+# How it names arithmetic in bfloat16, on x86 and on ARM.
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 
 
@@ -72,7 +76,26 @@ def _of_several_hosts(hosts: cluster.Cluster) -> tf.distribute.Strategy:
     return result
 
 
-def lacks_bfloat16(cpuinfo: str | pathlib.Path = "/proc/cpuinfo") -> bool:
+def description() -> str:
+    """Returns how many devices train, and their name."""
+    if gpus := tf.config.list_logical_devices("GPU"):
+        physical = tf.config.list_physical_devices("GPU")[0]
+        details = tf.config.experimental.get_device_details(physical)
+        return f"{len(gpus)} x {details.get('device_name', 'GPU')}"
+    found = re.search(r"model name\s*: (.*)", _read(_CPUINFO))
+    name = found[1] if found else platform.processor() or platform.machine()
+    return f"{os.cpu_count()} cores of {name}"
+
+
+def _read(path):
+    """Returns the text of a file of Linux; "" on other systems."""
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def lacks_bfloat16(cpuinfo: str | pathlib.Path = _CPUINFO) -> bool:
     """Returns whether training is on a processor without bfloat16 arithmetic.
 
     There, bfloat16 is emulated, and slower than float32.
@@ -83,8 +106,5 @@ def lacks_bfloat16(cpuinfo: str | pathlib.Path = "/proc/cpuinfo") -> bool:
     """
     if tf.config.list_logical_devices("GPU"):
         return False
-    try:
-        words = pathlib.Path(cpuinfo).read_text(encoding="utf-8").split()
-    except OSError:
-        return False
-    return not _BFLOAT16 & set(words)
+    words = set(_read(cpuinfo).split())
+    return bool(words) and not _BFLOAT16 & words

@@ -160,13 +160,14 @@ def write_run(
             "target_language": problem.target_language,
             "tokenizer_sha256": files.sha256(tokenizer_path),
             "longest_source": longest,
+            "train_pairs": problem.manifest(data_dir)["counts"]["train"],
             "data": manifest_lib.fingerprints(problem.manifest(data_dir)),
             "vocabulary_fit": list(_vocabulary_fit(problem, data_dir)),
         }
     )
     if flags_text:
         run.write_flags(flags_text)
-    run.write_versions()
+    run.write_versions(devices.description())
     run.write_hparams(hparams)  # last: it makes the folder a run
 
 

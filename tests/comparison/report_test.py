@@ -1,5 +1,6 @@
 """The page: self-contained, escaped and complete."""
 
+import csv
 import html.parser
 import json
 import re
@@ -13,6 +14,7 @@ from tests.comparison import content_test
 
 HOSTILE = "</td></dd><script>alert(1)</script><img src=//x.org onerror=a> &amp;"
 # Elements that have no end.
+OTHERS = "chrF", "chrF++", "TER"
 VOID = frozenset({"meta", "link", "img", "br", "hr"})
 
 
@@ -51,7 +53,9 @@ def hostile(value):
     """Returns a report in which every word is hostile, and every label."""
     if isinstance(value, dict):
         return {
-            hostile(key) if key in ("rel", "abs") else key: hostile(part)
+            hostile(key) if key in ("rel", "abs") else key: part
+            if key == "field"
+            else hostile(part)
             for key, part in value.items()
         }
     if isinstance(value, list):
@@ -97,8 +101,10 @@ class ReportHtmlTest(content_test.ContentTestCase):
             "p_x: rel, abs",
             report["verdict"],
             "test split, 4 lines; 5 updates in each run; seeds 1, 2.",
-            "rel 2 100 94.60 ± 7.64 99.75 ± 0.35 2.0000 ± 1.4142 87.50",
-            "abs 1.50 (0.50) 150 (0.50) 20",
+            "label BLEU chrF chrF++ TER length ratio brevity penalty loss",
+            "rel 94.60 ± 7.64 99.75 ± 0.35 99.40 ± 0.84 3.12 ± 4.42 1.060 "
+            "1.000 2.0000 ± 1.4142 87.50 3.00",
+            "abs 2 90 1.50 (0.50) 150 (0.50) 20",
             "only if p is below 0.05: with equally good labels",
             "abs 94.60 29.06 +65.54 (-51.50 to +182.58) +5.09 to +125.99 0.11 "
             "+57.65, +73.43",
@@ -159,8 +165,8 @@ class ReportHtmlTest(content_test.ContentTestCase):
             run |= numbers | {"learning_curve": {"train": [], "dev": []}}
         page = self.page(report, has_figures)
         self.assertLen(page.all("img"), 2 * has_figures)
-        self.assertIn("rel 2 – 94.60 – – –", page.text)
-        self.assertIn("rel – – –", page.text)
+        self.assertIn("rel 94.60 – – – – – –", page.text)
+        self.assertIn("rel 2 – – – –", page.text)
         self.assertIn("abs 94.60 29.06 +65.54 – – +57.65", page.text)
         self.assertIn("All labels have the same hyper-parameters.", page.text)
         for missing in ("Translations", "Tuning", "abs above rel"):
@@ -173,9 +179,34 @@ class ReportHtmlTest(content_test.ContentTestCase):
         )
         report = self.sample() | {"title": "\ud800 漢字 \x00"}
         report_lib.write(report, self.folder / "out")
-        page, content = (
-            path.read_text(encoding="utf-8")
-            for path in report_lib.paths(self.folder / "out")
-        )
+        page, content, paper = report_lib.paths(self.folder / "out")
+        page, content = (x.read_text(encoding="utf-8") for x in (page, content))
         self.assertIn("<title>? 漢字 \\x00</title>", page)
         self.assertEqual(json.loads(content)["title"], "? 漢字 \x00")
+        table = list(csv.reader((paper / "scores.csv").open(newline="")))
+        self.assertEqual(table[0][:3], ["label", "BLEU", "chrF"])
+        self.assertEqual([row[0] for row in table[1:]], ["rel", "abs"])
+        self.assertEqual(table[1][1], "94.60 ± 7.64")
+        latex = (paper / "scores.tex").read_text(encoding="utf-8")
+        self.assertRegex(latex, r"(?s)\\toprule.*\n rel +& 94.60 ± 7.64 +&")
+        self.assertIn(r"exact match, \%", latex)
+        table = list(csv.reader((paper / "differences.csv").open(newline="")))
+        self.assertEqual(
+            table[1][:7],
+            "rel abs BLEU 94.60 29.06 +65.54".split() + ["-51.50 to +182.58"],
+        )
+        self.assertEqual({row[2] for row in table[1:]}, {"BLEU", *OTHERS})
+        setup = (paper / "setup.txt").read_text(encoding="utf-8")
+        self.assertIn("5 updates of 4,096 padded tokens", setup)
+        self.assertIn("seed 1 or 2", setup)
+
+    def test_the_figures_are_files_as_well(self):
+        if not figures.is_available():
+            self.skipTest("needs matplotlib")
+        report_lib.write(self.sample(), self.folder)
+        found = [x.name for x in sorted((self.folder / "paper").glob("*.svg"))]
+        self.assertEqual(
+            found,
+            [f"curves-{n}.svg" for n in (1, 2, 3)]
+            + ["lengths-1.svg", "scores-1.svg"],
+        )
