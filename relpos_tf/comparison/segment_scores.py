@@ -18,7 +18,6 @@ from relpos_tf.comparison import corpus_measures
 from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
-
 _COMPUTED = "BLEU", "chrF", "tokenized BLEU", *metrics.further()
 
 
