@@ -46,12 +46,8 @@ class SentencePieceGraph:
         Returns:
             int32 [N, (T)], ragged.
         """
-        # This op puts U+FFFD in the same places as Python's `decode`;
-        # SentencePiece itself would put more of them.
-        valid = tf.strings.unicode_transcode(
-            strings, "UTF-8", "UTF-8", replace_control_characters=False
-        )
-        return self.tokenizer.tokenize(valid)
+        # SentencePiece itself would put more U+FFFD.
+        return self.tokenizer.tokenize(graph_escaping.valid(strings))
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the text before the first EOS of each row.
