@@ -1,5 +1,6 @@
 """The SavedModel translates as the decoder does, without this package."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -226,6 +227,18 @@ class ExportTest(tf.test.TestCase):
         ):
             self.assertEqual(found[:-1], [(nothing, 0.0)] * (len(lines) - 1))
             self.assertNotEqual(found[-1][0], nothing)
+
+    def test_eight_threads_get_the_results_of_one(self):
+        lines = translator_test.LINES
+        batches = [lines[i : i + 1 + i % 5] for i in (0, 2, 5, 7)] * 2
+
+        def translate(batch):
+            outputs = self.translate(inputs=tf.constant(batch))
+            return {name: x.numpy().tolist() for name, x in outputs.items()}
+
+        expected = list(map(translate, batches))
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            self.assertEqual(list(pool.map(translate, batches)), expected)
 
     def test_details_name_the_incomplete_translations(self):
         lines = [*translator_test.LINES, *tiny_run.TEXT]
