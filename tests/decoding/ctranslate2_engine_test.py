@@ -202,6 +202,18 @@ class EngineTest(parameterized.TestCase):
         with self.assertRaises(expected):
             engine.translate(engine.items(["7"]), settings)
 
+    def test_what_ends_stands_before_what_was_cut_off(self):
+        engine = ctranslate2_engine.CTranslate2Engine(export_of())
+        ids = [[7] * 7, [1], [5] * 6 + [1]]
+        result = types.SimpleNamespace(
+            hypotheses=[[engine._tokens[i] for i in row] for row in ids],
+            scores=[-2.0, -6.0, -8.0],
+        )
+        self.assertEqual(
+            engine._ranked(result, 1.0),
+            [(ids[2], -4.0), (ids[1], -6.0), (ids[0], -1.0)],
+        )
+
     def test_only_what_the_search_knows_may_be_set(self):
         engine = ctranslate2_engine.CTranslate2Engine(export_of())
         for wanted, message in (
