@@ -1,0 +1,35 @@
+"""Bases of layers, which write the config of a layer from its arguments."""
+
+import inspect
+from typing import Any
+
+import keras
+
+from relpos_tf.layers import checks
+
+
+class Config:
+    """Mixin of layers that keep their constructor's arguments as attributes.
+
+    The config holds each argument whose attribute has its name, besides what
+    Keras' own config has.
+    """
+
+    def get_config(self) -> dict[str, Any]:
+        kinds = type(self).__mro__
+        names = {
+            name
+            for kind in kinds[: kinds.index(Config)]
+            for name in inspect.signature(kind.__init__).parameters
+            if hasattr(self, name)
+        }
+        own = {name: getattr(self, name) for name in sorted(names)}
+        return own | super().get_config()
+
+
+class Layer(Config, keras.layers.Layer):
+    """Base of the layers that run on TensorFlow alone."""
+
+    def __init__(self, **kwargs: Any):
+        super().__init__(**kwargs)
+        checks.needs_tensorflow(self)
