@@ -1,5 +1,6 @@
 """The checkpoints and events that a resumed run keeps."""
 
+import dataclasses
 import shutil
 from unittest import mock
 
@@ -146,6 +147,11 @@ class ConditionsTest(tiny_runs.TestCase):
             ):
                 found.append(str(trainer._conditions))
         self.assertLen(set(found), len(found))
+        trainer._problem = dataclasses.replace(
+            self.problem, target_language="zh"
+        )
+        del trainer._conditions  # which are cached
+        self.assertEqual(trainer._conditions["bleu_tokenize"], "zh")
 
     def test_scores_under_other_conditions_are_not_compared(self):
         run = self.train("run", 4, [8.0, 7.0], keep_checkpoint_max=2).run
