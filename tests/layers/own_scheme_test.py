@@ -87,15 +87,6 @@ class Forbidding(scheme.Scheme):
         return tf.cast(tf.where(is_later, self.lowest, 0.0), self._dtype)
 
 
-def of_base(hook):
-    return lambda self, *args: getattr(scheme.Scheme, hook)(self, *args)
-
-
-# Adds nothing to what the base class computes.
-HOOKS = "rotate", "bias", "logits", "output"
-Nothing = type("Nothing", (scheme.Scheme,), {h: of_base(h) for h in HOOKS})
-
-
 class Capped(scheme.Scheme):
     """Soft-capped logits."""
 
@@ -254,21 +245,6 @@ class BesideShawTest(tf.test.TestCase, parameterized.TestCase):
 
 
 class OwnSchemeTest(tf.test.TestCase, parameterized.TestCase):
-    def test_hooks_of_the_base_class_change_nothing(self):
-        layers = [
-            attention.TransformerAttention(F, H, positions=positions)
-            for positions in ([], [Nothing()])
-        ]
-        for layer in layers:
-            layer.build((None, None, F))
-        layers[1].set_weights(layers[0].get_weights())
-        plain, found = (
-            layer(example(), return_weights=True, use_causal_mask=True)
-            for layer in layers
-        )
-        self.assertAllEqual(found[0], plain[0])
-        self.assertAllEqual(found[1], plain[1])
-
     @parameterized.product(
         dtype=["mixed_float16", "mixed_bfloat16", "float16", "float32"],
         lowest=[-1e9, -np.inf],

@@ -53,7 +53,9 @@ class ProgressTest(absltest.TestCase):
         progress = self.progress(100, 500)
         for loss in (1000.0, 2250.0):
             self.assertTrue(progress.add(made(loss, 650.0, 850.0)))
-        self.now += 10.0
+            self.now += 5.0
+            with progress.paused():
+                self.now += 30.0  # an evaluation does not count
         line, event = progress.report(120, 0.001)
         self.assertGreater(event.pop("peak_memory_mb"), 10.0)
         self.assertEqual(
@@ -101,17 +103,6 @@ class ProgressTest(absltest.TestCase):
         self.assertEqual(event["loss"], 1.5)
         self.assertEqual(event["target_tokens"], 8.0)
         # This process has taken the time of its own 5 + 2 only.
-        self.assertEqual(event["tokens_per_second"], 7.0)
-
-    def test_evaluations_do_not_count(self):
-        progress = self.progress(0, 1000)
-        self.now += 50.0  # 50 updates
-        with progress.paused():
-            self.now += 30.0  # an evaluation
-        self.now += 50.0  # 50 updates
-        progress.add(made(1.0, 300.0, 400.0))
-        _, event = progress.report(100, 1.0)
-        self.assertEqual(event["steps_per_second"], 1.0)
         self.assertEqual(event["tokens_per_second"], 7.0)
 
 

@@ -78,16 +78,6 @@ class RetentionTest(tiny_runs.TestCase):
         ):
             trainer.train()
 
-    def test_events_before_the_first_checkpoint_are_removed(self):
-        trainer = self.trainer("begun", 1)
-        trainer.run.append_metrics(
-            {"step": 3, "split": "dev", "loss": 1.0, "bleu": 7.0}
-        )
-        with tiny_runs.untraced():
-            trainer.train()
-        splits = [event["split"] for event in trainer.run.read_metrics()]
-        self.assertEqual(splits, ["train"])
-
 
 class ConditionsTest(tiny_runs.TestCase):
     hparams = tiny_runs.HPARAMS.replace(beam_size=1, extra_length=1)
