@@ -37,12 +37,15 @@ class MultiHead(base.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        checks.heads(hidden_size, num_heads)
-        checks.number("dropout", dropout, least=0, below=1)
-        self.hidden_size = int(hidden_size)
-        self.num_heads = int(num_heads)
-        self.depth = self.hidden_size // self.num_heads
-        self.dropout = dropout
+        self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
+        self.num_heads = checks.integer("num_heads", num_heads, least=1)
+        self.depth, rest = divmod(self.hidden_size, self.num_heads)
+        if rest:
+            raise errors.UserError(
+                "`hidden_size` must be a multiple of `num_heads`. Received: "
+                f"hidden_size={hidden_size!r}, num_heads={num_heads!r}."
+            )
+        self.dropout = checks.number("dropout", dropout, least=0, below=1)
         self.supports_masking = True
         self.q, self.k, self.v, self.output_transform = (
             projections.Projection(

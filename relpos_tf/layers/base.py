@@ -8,8 +8,8 @@ import keras
 from relpos_tf.layers import checks
 
 
-class Config:
-    """Mixin of layers that keep their constructor's arguments as attributes.
+class Config(keras.layers.Layer):
+    """Base of layers that keep their constructor's arguments as attributes.
 
     The config holds each argument whose attribute has its name, besides what
     Keras' own config has.
@@ -17,17 +17,22 @@ class Config:
 
     def get_config(self) -> dict[str, Any]:
         kinds = type(self).__mro__
+        constructors = [
+            vars(kind)["__init__"]
+            for kind in kinds[: kinds.index(Config)]
+            if "__init__" in vars(kind)
+        ]
         names = {
             name
-            for kind in kinds[: kinds.index(Config)]
-            for name in inspect.signature(kind.__init__).parameters
+            for constructor in constructors
+            for name in inspect.signature(constructor).parameters
             if hasattr(self, name)
         }
         own = {name: getattr(self, name) for name in sorted(names)}
         return own | super().get_config()
 
 
-class Layer(Config, keras.layers.Layer):
+class Layer(Config):
     """Base of the layers that run on TensorFlow alone."""
 
     def __init__(self, **kwargs: Any):

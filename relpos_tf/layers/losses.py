@@ -61,15 +61,11 @@ def projected_cross_entropy(
         [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7;
         Vaswani et al. (2017), section 5.4.
     """
-    vocab_size = table.shape[0]
+    low = label_smoothing / (table.shape[0] - 1)
     flat_labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)  # [N]
-    losses = _projected_cross_entropy(
-        tf.reshape(features, [-1, features.shape[-1]]),
-        table,
-        flat_labels,
-        label_smoothing / (vocab_size - 1),
-    )  # [N]
-    losses -= _least_cross_entropy(label_smoothing, vocab_size)
+    rows = tf.reshape(features, [-1, features.shape[-1]])  # [N, F]
+    losses = _projected_cross_entropy(rows, table, flat_labels, low)  # [N]
+    losses -= _least_cross_entropy(label_smoothing, low)
     counts = tf.cast(tf.not_equal(flat_labels, 0), tf.float32)  # [N]
     return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
 
@@ -201,11 +197,10 @@ def _minus_log_of_labels(probabilities, logits, labels):
     )
 
 
-def _least_cross_entropy(label_smoothing, vocab_size):
+def _least_cross_entropy(label_smoothing, low):
     """Returns the entropy of the smoothed label, in nats."""
     confidence = 1.0 - label_smoothing
-    low = label_smoothing / (vocab_size - 1)
     return -(
         confidence * math.log(confidence)
-        + (vocab_size - 1) * low * math.log(low + 1e-20)
+        + label_smoothing * math.log(low + 1e-20)
     )

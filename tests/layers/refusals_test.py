@@ -58,7 +58,7 @@ BAD = {
 GOOD = {
     kind: arguments
     for kind, arguments in public_layers_test.constructors()
-    if BAD.keys() & inspect.signature(kind).parameters
+    if BAD.keys() & inspect.signature(kind.__init__).parameters
 }
 
 
@@ -246,7 +246,7 @@ CALLS = {
 class RefusalsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*GOOD)
     def test_a_wrong_argument_is_refused(self, kind):
-        for name in BAD.keys() & inspect.signature(kind).parameters:
+        for name in BAD.keys() & inspect.signature(kind.__init__).parameters:
             for value in BAD[name]:
                 with self.subTest(name=name, value=value):
                     with self.assertRaises(errors.UserError) as caught:
