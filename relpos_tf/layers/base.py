@@ -17,18 +17,13 @@ class Config(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         kinds = type(self).__mro__
-        constructors = [
-            vars(kind)["__init__"]
+        own = {
+            name: getattr(self, name)
             for kind in kinds[: kinds.index(Config)]
             if "__init__" in vars(kind)
-        ]
-        names = {
-            name
-            for constructor in constructors
-            for name in inspect.signature(constructor).parameters
+            for name in inspect.signature(vars(kind)["__init__"]).parameters
             if hasattr(self, name)
         }
-        own = {name: getattr(self, name) for name in sorted(names)}
         return own | super().get_config()
 
 
