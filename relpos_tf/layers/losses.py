@@ -23,26 +23,20 @@ from relpos_tf.layers import projections
 from relpos_tf.layers import row_blocks
 
 
-def projected_cross_entropy(
-    features: tf.Tensor,
-    table: tf.Tensor,
-    labels: tf.Tensor,
-    label_smoothing: float,
+def padded_cross_entropy(
+    logits: tf.Tensor, labels: tf.Tensor, label_smoothing: float
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Sums the smoothed cross-entropy of all labels that are not padding.
 
-    The logits are the products of `features` and `table`. With a large
-    vocabulary, they and their gradient are by far the largest matrices of a
-    training step. Here the softmax alone is kept; the products of its gradient
-    are corrected instead of the gradient itself.
+    As in tensor2tensor, the least possible value is subtracted, so that a
+    perfect prediction costs 0 nats. A loss over several replicas is the sum of
+    their sums, divided by the sum of their counts.
 
-    As in tensor2tensor's `padded_cross_entropy`, the least possible value is
-    subtracted, so that a perfect prediction costs 0 nats. A loss over several
-    replicas is the sum of their sums, divided by the sum of their counts.
+    If logits and labels have different lengths, as after decoding, the shorter
+    is padded with zeros: a label without logits costs as much as a guess.
 
     Args:
-        features: floating-point `[B, T, F]` tensor.
-        table: `[V, F]` tensor in the same dtype.
+        logits: float32 `[B, T, V]` tensor.
         labels: integer `[B, T]` tensor; 0 is padding.
         label_smoothing: float in [0, 1).
 
@@ -51,8 +45,8 @@ def projected_cross_entropy(
         that are not padding.
 
     Example:
-    >>> total, count = projected_cross_entropy(
-    ...     tf.zeros([1, 2, 3]), tf.ones([4, 3]), tf.constant([[3, 0]]), 0.0
+    >>> total, count = padded_cross_entropy(
+    ...     tf.zeros([1, 2, 4]), tf.constant([[3, 0]]), 0.0
     ... )
     >>> round(float(total), 4), float(count)
     (1.3863, 1.0)
@@ -61,13 +55,59 @@ def projected_cross_entropy(
         [Szegedy et al., 2016](https://arxiv.org/abs/1512.00567), section 7;
         Vaswani et al. (2017), section 5.4.
     """
-    low = label_smoothing / (table.shape[0] - 1)
-    flat_labels = tf.cast(tf.reshape(labels, [-1]), tf.int32)  # [N]
-    rows = tf.reshape(features, [-1, features.shape[-1]])  # [N, F]
-    losses = _projected_cross_entropy(rows, table, flat_labels, low)  # [N]
-    losses -= _least_cross_entropy(label_smoothing, low)
-    counts = tf.cast(tf.not_equal(flat_labels, 0), tf.float32)  # [N]
-    return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+    vocab_size = logits.shape[-1]
+    missing = tf.shape(labels)[1] - tf.shape(logits)[1]
+    logits = tf.pad(logits, [[0, 0], [0, tf.maximum(missing, 0)], [0, 0]])
+    labels = tf.pad(labels, [[0, 0], [0, tf.maximum(-missing, 0)]])
+    flat_labels = tf.reshape(labels, [-1])  # [N]
+    flat = tf.reshape(logits, [-1, vocab_size])  # [N, V]
+    low = label_smoothing / (vocab_size - 1)
+    minus_log = tf.nn.sparse_softmax_cross_entropy_with_logits(
+        flat_labels, flat
+    )  # [N]
+    label_logits = tf.gather(flat, flat_labels, batch_dims=1)
+    sums = tf.reduce_sum(flat, -1)
+    losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
+    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
+
+
+def projected_cross_entropy(
+    features: tf.Tensor,
+    table: tf.Tensor,
+    labels: tf.Tensor,
+    label_smoothing: float,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns `padded_cross_entropy` of `features` times `table`.
+
+    With a large vocabulary, the logits and their gradient are by far the
+    largest matrices of a training step. Here the softmax alone is kept; the
+    products of its gradient are corrected instead of the gradient itself.
+
+    Args:
+        features: floating-point `[B, T, F]` tensor.
+        table: `[V, F]` tensor in the same dtype.
+        labels: integer `[B, T]` tensor; 0 is padding.
+        label_smoothing: float in [0, 1).
+
+    Returns:
+        As `padded_cross_entropy`.
+
+    Example:
+    >>> total, count = projected_cross_entropy(
+    ...     tf.zeros([1, 2, 3]), tf.ones([4, 3]), tf.constant([[3, 0]]), 0.0
+    ... )
+    >>> round(float(total), 4), float(count)
+    (1.3863, 1.0)
+    """
+    vocab_size = table.shape[0]
+    flat_labels = tf.reshape(labels, [-1])  # [N]
+    losses = _projected_cross_entropy(
+        tf.reshape(features, [-1, features.shape[-1]]),
+        table,
+        tf.cast(flat_labels, tf.int32),
+        label_smoothing / (vocab_size - 1),
+    )  # [N]
+    return _over_tokens(losses, flat_labels, label_smoothing, vocab_size)
 
 
 def token_losses(
@@ -113,6 +153,19 @@ def token_losses(
     return tf.reshape(losses, shape), tf.reshape(best, shape)
 
 
+def _over_tokens(losses, labels, label_smoothing, vocab_size):
+    """Sums losses `[N]`, less the least possible one, without padding."""
+    losses -= _least_cross_entropy(label_smoothing, vocab_size)
+    counts = tf.cast(tf.not_equal(labels, 0), tf.float32)  # [N]
+    return tf.reduce_sum(losses * counts), tf.reduce_sum(counts)
+
+
+def _smoothed(minus_log, label_logits, sums, low, vocab_size):
+    """Returns L `[N]` of z - g[y], g[y] and sum_v g[v], each `[N]`."""
+    others = vocab_size * (minus_log + label_logits) - sums
+    return (1 - vocab_size * low) * minus_log + low * others
+
+
 def _projected_cross_entropy(features, table, labels, low):
     """Returns L of g = features table^T; `[N, F]`, `[V, F]` and `[N]`.
 
@@ -153,8 +206,8 @@ def _projected_cross_entropy(features, table, labels, low):
                 d_table - tf.cast(l_sums, table.dtype),
             )
 
-        others = vocab_size * (minus_log + label_logits) - sums
-        return (1 - vocab_size * low) * minus_log + low * others, gradient
+        losses = _smoothed(minus_log, label_logits, sums, low, vocab_size)
+        return losses, gradient
 
     return cross_entropy(features, table)
 
@@ -197,10 +250,11 @@ def _minus_log_of_labels(probabilities, logits, labels):
     )
 
 
-def _least_cross_entropy(label_smoothing, low):
+def _least_cross_entropy(label_smoothing, vocab_size):
     """Returns the entropy of the smoothed label, in nats."""
     confidence = 1.0 - label_smoothing
+    low = label_smoothing / (vocab_size - 1)
     return -(
         confidence * math.log(confidence)
-        + label_smoothing * math.log(low + 1e-20)
+        + (vocab_size - 1) * low * math.log(low + 1e-20)
     )

@@ -33,14 +33,6 @@ def part(data, name):
     }
 
 
-def loss_of(model, inputs, targets, label_smoothing):
-    features = model.features(inputs, targets, training=True)
-    table = model.softmax_table()
-    return losses.projected_cross_entropy(
-        features, table, targets, label_smoothing
-    )
-
-
 def uncached_search(model, inputs, beam_size, alpha, limit):
     """Beam search that runs the whole decoder for each id."""
     rows = tf.repeat(inputs, beam_size, axis=0)
@@ -89,7 +81,7 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         is_token = data["in/inputs"] != 0
         self.assertFalse(is_token.all())  # some are padding
         logits = model(inputs, targets)
-        total, count = loss_of(model, inputs, targets, 0.0)
+        total, count = losses.padded_cross_entropy(logits, targets, 0.0)
         for found, name in (
             (model.encode(inputs)[is_token], "encoder_output"),
             (logits, "logits_squeezed"),
@@ -106,7 +98,8 @@ class TransformerT2tTest(tf.test.TestCase, parameterized.TestCase):
         inputs, targets = self.batch(data)
         variables = {v.path: v.value for v in model.trainable_variables}
         with tf.GradientTape() as tape:
-            total, count = loss_of(model, inputs, targets, 0.1)
+            logits = model(inputs, targets, training=True)
+            total, count = losses.padded_cross_entropy(logits, targets, 0.1)
             loss = total / count
         self.assertAllClose(loss, data["out/loss_train_ls0.1"], 0, 1e-4)
         gradients = tape.gradient(loss, variables)
