@@ -140,8 +140,10 @@ class Reader:
             np.split(texts.ids, ends), rows.tolist(), tags, strict=True
         ):
             draws = random.Random(repr((seed, epoch, pairs, side)))
-            [text] = self.tokenizer.segment_anew(
-                [ids[tag:]], self.bpe_dropout, draws.getrandbits(64)
+            text = self.tokenizer.segmenter.segment(
+                ids[tag:].tolist(),
+                self.bpe_dropout,
+                random.Random(draws.getrandbits(64)),
             )
             anew = np.concatenate([ids[:tag], np.array(text, np.int32)])
             is_short = len(anew) <= self.plan.max_length

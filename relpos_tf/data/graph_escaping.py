@@ -35,10 +35,7 @@ def spell(strings: tf.Tensor, alphabet: Collection[str]) -> tf.RaggedTensor:
     Returns:
         string [N, (tokens)], ragged.
     """
-    # This op puts U+FFFD in the same places as Python's `decode`.
-    strings = tf.strings.unicode_transcode(
-        strings, "UTF-8", "UTF-8", replace_control_characters=False
-    )
+    strings = valid(strings)
     characters = tf.strings.unicode_split(strings, "UTF-8")  # [N, (C)]
     codes = tf.strings.unicode_decode(strings, "UTF-8").flat_values  # [C]
     rows = characters.value_rowids()  # [C]
@@ -61,6 +58,13 @@ def spell(strings: tf.Tensor, alphabet: Collection[str]) -> tf.RaggedTensor:
         tf.boolean_mask(tokens, kept),
         tf.boolean_mask(rows, kept),
         nrows=characters.nrows(),
+    )
+
+
+def valid(strings: tf.Tensor) -> tf.Tensor:
+    """Returns strings with U+FFFD where Python's `decode` puts it."""
+    return tf.strings.unicode_transcode(
+        strings, "UTF-8", "UTF-8", replace_control_characters=False
     )
 
 

@@ -3,9 +3,6 @@
 Shapes: N strings, T ids per string.
 """
 
-import functools
-
-import numpy as np
 import tensorflow as tf
 
 from relpos_tf.data import graph_escaping
@@ -46,12 +43,8 @@ class SentencePieceGraph:
         Returns:
             int32 [N, (T)], ragged.
         """
-        # This op puts U+FFFD in the same places as Python's `decode`;
-        # SentencePiece itself would put more of them.
-        valid = tf.strings.unicode_transcode(
-            strings, "UTF-8", "UTF-8", replace_control_characters=False
-        )
-        return self.tokenizer.tokenize(valid)
+        # SentencePiece itself would put more U+FFFD.
+        return self.tokenizer.tokenize(graph_escaping.valid(strings))
 
     def decode(self, ids: tf.Tensor) -> tf.Tensor:
         """Returns the text before the first EOS of each row.
@@ -80,6 +73,10 @@ class SubwordGraph:
 
     def __init__(self, python: t2t_subwords.SubwordTokenizer):
         self._python = python
+        pieces = python.pieces()
+        pieces[text.PAD_ID] = ""
+        # In UTF-8, by id.
+        self._piece_bytes = [piece.encode("utf-8") for piece in pieces]
         table = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(
                 list(python.ids),
@@ -135,13 +132,6 @@ class SubwordGraph:
         # Ids that are left out become padding, whose piece is empty here.
         pieces = tf.gather(self._piece_bytes, tf.where(kept, ids, 0))
         return graph_escaping.read(tf.strings.reduce_join(pieces, axis=1))
-
-    @functools.cached_property
-    def _piece_bytes(self) -> np.ndarray:
-        """The pieces in UTF-8 by id; empty for padding."""
-        pieces = self._python.pieces()
-        pieces[text.PAD_ID] = ""
-        return np.array([piece.encode("utf-8") for piece in pieces], object)
 
 
 def _is_text(ids: tf.Tensor) -> tf.Tensor:

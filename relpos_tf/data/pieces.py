@@ -126,7 +126,7 @@ class Encoder:
         self.vocab_size = self._tokenizer.vocab_size
         self.dtype = token_files.id_type(self.vocab_size)
         self._is_word_by_word = _knows_words(self._tokenizer)
-        self._words = _Words(self._encode_word)
+        self._word_ids = functools.cache(self._encode_word)
 
     def arrays(self, lines: list[str]) -> token_files.Rows:
         """Returns the ids of lines, of type `dtype`; EOS ends each line."""
@@ -140,10 +140,9 @@ class Encoder:
 
     def _join_words(self, lines):
         """Returns `arrays`, from the ids of each word."""
-        if len(self._words) > _LARGEST_CACHE:
-            self._words.clear()
-        get, join = self._words.__getitem__, b"".join
-        rows = [join(map(get, line.split())) for line in lines]
+        if self._word_ids.cache_info().currsize > _LARGEST_CACHE:
+            self._word_ids.cache_clear()
+        rows = [b"".join(map(self._word_ids, line.split())) for line in lines]
         lengths = np.array([len(row) for row in rows], np.int64)
         lengths = lengths // self.dtype.itemsize + 1
         end = np.array(text_lib.EOS_ID, self.dtype).tobytes()
@@ -162,18 +161,6 @@ def encoder(path: str) -> Encoder:
     A process that encodes many chunks thus keeps the words it has met.
     """
     return Encoder(path)
-
-
-class _Words(dict):
-    """The ids of words, as bytes; those of a missing word are made."""
-
-    def __init__(self, make):
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, word):
-        made = self[word] = self._make(word)
-        return made
 
 
 def _message(error: str, vocab_size: int) -> str:

@@ -14,13 +14,10 @@ TensorFlow: `graph_tokenizers` has the same tokenizers for graphs.
 import functools
 import hashlib
 import pathlib
-import random
 import re
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from relpos_tf import errors
 from relpos_tf.data import bpe_dropout
@@ -76,29 +73,9 @@ class Tokenizer:
         """Returns the ids of each string, EOS last."""
         return [self.encode(text) for text in texts]
 
-    def segment_anew(
-        self, rows: Sequence[Sequence[int]], dropout: float, seed: int
-    ) -> list[list[int]]:
-        """Returns ids of the same texts, with random merges left out.
-
-        The result is a function of the arguments alone.
-
-        Args:
-            rows: Ids of each text, as lists or arrays. Bytes and special ids
-                stay.
-            dropout: float. The probability that a merge is left out.
-            seed: int.
-        """
-        generator = random.Random(seed)
-        return [
-            self._segmenter.segment(
-                np.asarray(row).tolist(), dropout, generator
-            )
-            for row in rows
-        ]
-
     @functools.cached_property
-    def _segmenter(self) -> bpe_dropout.Segmenter:
+    def segmenter(self) -> bpe_dropout.Segmenter:
+        """Segments texts anew, with random merges left out."""
         model = self._processor
         others = (model.is_byte, model.is_control, model.is_unknown)
         return bpe_dropout.Segmenter(

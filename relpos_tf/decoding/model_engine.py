@@ -110,67 +110,28 @@ class ModelEngine(engines.Engine):
 
     def _find(self, items, decode_hparams):
         """Searches: ids `[N, B, T]` and scores `[N, B]`."""
-        size = max(item.size for item in items)
+        longest = max(item.size for item in items)
         has_prefix = any(item.prefix for item in items)
+        is_usual = (
+            has_prefix
+            or decode_hparams.is_random
+            or decode_hparams.min_length
+            or decode_hparams.no_repeat_ngram_size
+        )
         is_alone = len(items) == decode_hparams.n_best == 1
-        if (
-            self._jit_compile
-            and is_alone
-            and size <= SIZES[-1]
-            and not has_prefix
-            and not decode_hparams.is_random
-            and not decode_hparams.min_length
-            and not decode_hparams.no_repeat_ngram_size
-        ):
-            size = next(each for each in SIZES if each >= size)
-            function = self.compiled(decode_hparams.beam_size, size)
-            ids = [*items[0].content] + [0] * (size - items[0].size)
-            limit = items[0].limit(decode_hparams.extra_length)
-            found = function([ids], [limit], float(decode_hparams.alpha))
+        sizes = [0]  # not compiled
+        if self._jit_compile and is_alone and not is_usual:
+            sizes = [size for size in SIZES if size >= longest][:1] + sizes
+        for size in sizes:
+            function = self.function(decode_hparams, has_prefix, size)
+            # TensorFlow warns of functions that are traced often, but not of
+            # concrete ones; a graph for each of several settings is wanted.
+            found = function.get_concrete_function()(
+                _make_batch(items, decode_hparams, size or longest)
+            )
             if found[1][0, 0] > engines.NO_HYPOTHESIS:
-                return found
-        function = self.function(decode_hparams, has_prefix)
-        # TensorFlow warns of functions that are traced often, but not of
-        # concrete ones; a graph for each of several settings is wanted.
-        return function.get_concrete_function()(
-            _make_batch(items, decode_hparams)
-        )
-
-    def compiled(
-        self, beam_size: int, size: int
-    ) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-        """Returns the search for one line that XLA compiles at its first use.
-
-        Args:
-            beam_size: int. How many hypotheses are kept.
-            size: int. Number of ids of the padded source, S.
-
-        Returns:
-            A function of ids, int32 `[1, S]`, limits, int32 `[1]`, and alpha,
-            which returns ids `[1, 1, T]` and scores `[1, 1]`, those of
-            `search.search` with room for `S + ROOM` ids.
-        """
-        search = graphs.function(
-            lambda inputs, limits, alpha: search_lib.search(
-                self.model,
-                inputs,
-                limits,
-                beam_size=beam_size,
-                alpha=alpha,
-                max_length=size + ROOM,
-            ),
-            jit_compile=True,
-            input_signature=[
-                tf.TensorSpec([1, size], tf.int32),
-                tf.TensorSpec([1], tf.int32),
-                tf.TensorSpec([]),
-            ],
-        )
-        with self._lock:
-            function = self._functions.setdefault((beam_size, size), search)
-        # TensorFlow warns of functions that are traced often, but not of
-        # concrete ones; a program for each of several sizes is wanted.
-        return function.get_concrete_function()
+                break
+        return found
 
     def warm_up_steps(self) -> list[Callable[[], Any]]:
         """Returns functions that compile the searches for single lines."""
@@ -184,13 +145,26 @@ class ModelEngine(engines.Engine):
         self,
         decode_hparams: decode_hparam.Completed,
         has_prefix: bool = False,
+        size: int = 0,
     ) -> Any:
         """Returns a `tf.function`: ids `[N, B, T]` and scores `[N, B]`.
 
         There is one for all settings that share a graph, traced once for all
         shapes.
+
+        Args:
+            decode_hparams: The settings.
+            has_prefix: bool. Whether translations have given beginnings.
+            size: int. The ids of the padded source of a single line, for which
+                XLA compiles a program with room for `ROOM` ids more. 0: for
+                any lines, without XLA.
         """
         decode_hparams = decode_hparams.merged()  # for fewer graphs
+        signature = _BATCH
+        if size:
+            source = tf.TensorSpec([1, size], tf.int32)
+            limit = tf.TensorSpec([1], tf.int32)
+            signature = _BATCH | {"sources": source, "limits": limit}
 
         def search(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
             limits = constraints.Constraints(
@@ -207,6 +181,7 @@ class ModelEngine(engines.Engine):
                     beam_size=decode_hparams.beam_size,
                     alpha=batch["alpha"],
                     n_best=decode_hparams.n_best,
+                    max_length=size + ROOM if size else None,
                 )
             return search_lib.sample(
                 self.model,
@@ -225,8 +200,12 @@ class ModelEngine(engines.Engine):
 
         with self._lock:
             return self._functions.setdefault(
-                (*decode_hparams.graph, has_prefix),
-                graphs.function(search, input_signature=[_BATCH]),
+                (*decode_hparams.graph, has_prefix, size),
+                graphs.function(
+                    search,
+                    input_signature=[signature],
+                    jit_compile=True if size else None,
+                ),
             )
 
     def with_attention(
@@ -304,11 +283,11 @@ class ModelEngine(engines.Engine):
         return graphs.function(function, input_signature=_PAIRS)
 
 
-def _make_batch(items, decode_hparams):
-    """Returns the tensors of `_BATCH`."""
+def _make_batch(items, decode_hparams, size):
+    """Returns the tensors of `_BATCH`, with sources of `size` ids."""
     limits = [item.limit(decode_hparams.extra_length) for item in items]
     return {
-        "sources": padded([item.content for item in items]),
+        "sources": padded([item.content for item in items], size),
         "limits": tf.constant(limits),
         "prefixes": padded([item.prefix for item in items]),
         "numbers": tf.constant([item.number for item in items]),
@@ -319,9 +298,9 @@ def _make_batch(items, decode_hparams):
     }
 
 
-def padded(rows: Sequence[Sequence[int]]) -> tf.Tensor:
+def padded(rows: Sequence[Sequence[int]], size: int | None = None) -> tf.Tensor:
     """Returns rows of ids as one tensor, int32 `[N, S]`, padded with 0."""
-    return tf.constant(keras.utils.pad_sequences(rows, padding="post"))
+    return tf.constant(keras.utils.pad_sequences(rows, size, padding="post"))
 
 
 def load(

@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from relpos_tf.data import graph_escaping
 from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
@@ -149,11 +150,8 @@ def stripped(lines: tf.Tensor) -> tf.Tensor:
 
     Invalid UTF-8 becomes U+FFFD, as in Python.
     """
-    valid = tf.strings.unicode_transcode(
-        lines, "UTF-8", "UTF-8", replace_control_characters=False
-    )
     blanks = f"^{engines.BLANK}|{engines.BLANK}$"
-    return tf.strings.regex_replace(valid, blanks, "")
+    return tf.strings.regex_replace(graph_escaping.valid(lines), blanks, "")
 
 
 def export_saved_model(

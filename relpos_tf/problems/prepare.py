@@ -9,6 +9,7 @@ Nothing here imports TensorFlow.
 """
 
 import collections
+import functools
 import itertools
 import logging
 import pathlib
@@ -42,31 +43,11 @@ class Chunk(NamedTuple):
         pairs: Normalized pairs of lines.
         corpus: int. The number of their corpus.
         tag: str. A word put before the source of each cleaned pair, or "".
-        tokenizer: str. The file that encodes them; "" where words are counted.
-        step: int. The words of every `step`-th pair are counted.
     """
 
     pairs: list[tuple[str, str]]
     corpus: int
     tag: str
-    tokenizer: str = ""
-    step: int = 1
-
-
-class Encoded(NamedTuple):
-    """What becomes of a chunk.
-
-    Attributes:
-        corpus: int. That of the chunk.
-        sources: `token_files.Rows` of the pairs that are kept.
-        targets: Their translations.
-        counts: Counter of pairs by cleaning rule, and `read`.
-    """
-
-    corpus: int
-    sources: token_files.Rows
-    targets: token_files.Rows
-    counts: collections.Counter
 
 
 class TrainingText:
@@ -90,13 +71,13 @@ class TrainingText:
         known = all(hasattr(pairs, "__len__") for pairs in self.corpora)
         self.num_pairs = sum(map(len, self.corpora)) if known else 0
 
-    def chunks(self, tokenizer: str = "", step: int = 1) -> Iterator[Chunk]:
+    def chunks(self) -> Iterator[Chunk]:
         """Yields the chunks of all corpora, one corpus after the other."""
         for number, (corpus, tag) in enumerate(
             zip(self.corpora, self.tags, strict=True)
         ):
             for pairs in _cut(corpus, self._normalize):
-                yield Chunk(pairs, number, tag, tokenizer, step)
+                yield Chunk(pairs, number, tag)
 
     def name(self, corpus: int) -> str:
         """Returns the name of a corpus in messages."""
@@ -161,11 +142,23 @@ def write_files(
     }
 
 
-def encode(chunk: Chunk) -> Encoded:
-    """Cleans and encodes a chunk."""
+def encode(
+    tokenizer: str, chunk: Chunk
+) -> tuple[int, token_files.Rows, token_files.Rows, collections.Counter]:
+    """Cleans and encodes a chunk.
+
+    Args:
+        tokenizer: str. The file that encodes.
+        chunk: The pairs.
+
+    Returns:
+        The number of its corpus; the ids of the sources that are kept, and
+        those of their translations; and the number of pairs by cleaning rule,
+        and `read`.
+    """
     counts: collections.Counter = collections.Counter()
     sides = _cleaned(chunk, counts)
-    encoder = pieces.encoder(chunk.tokenizer)
+    encoder = pieces.encoder(tokenizer)
     sources, targets = map(encoder.arrays, sides)
     longer = np.maximum(sources.lengths, targets.lengths)
     is_kept = longer <= cleaning.MAX_TOKENS
@@ -178,17 +171,17 @@ def encode(chunk: Chunk) -> Encoded:
             )
             for rows in (sources, targets)
         )
-    return Encoded(chunk.corpus, sources, targets, counts)
+    return chunk.corpus, sources, targets, counts
 
 
 def count_words(
-    chunk: Chunk,
+    step: int, chunk: Chunk
 ) -> tuple[collections.Counter, collections.Counter]:
-    """Counts the words of a chunk, for a vocabulary, and what was cleaned."""
+    """Counts the words of every `step`-th pair, and what was cleaned."""
     counts: collections.Counter = collections.Counter()
     sides = _cleaned(chunk, counts)
     words = pieces.count_words(
-        itertools.chain(*(side[:: chunk.step] for side in sides))
+        itertools.chain(*(side[::step] for side in sides))
     )
     return words, counts
 
@@ -196,10 +189,10 @@ def count_words(
 def _learn_tokenizer(problem, training, path, num_processes) -> None:
     """Learns the shared vocabulary from both sides of training pairs."""
     step = max(1, -(-training.num_pairs // problem.tokenizer_pairs))
-    chunks = training.chunks(step=step)
+    count, chunks = functools.partial(count_words, step), training.chunks()
     words: collections.Counter = collections.Counter()
     counts: collections.Counter = collections.Counter()
-    for found in processes.ordered_map(count_words, chunks, num_processes):
+    for found in processes.ordered_map(count, chunks, num_processes):
         words.update(found[0])
         counts.update(found[1])
         _show_progress("Counted the words of", counts["read"], training)
@@ -235,12 +228,14 @@ def _write_training(
     ]
     pairs = [0] * len(counts)
     with token_files.writer(folder, "train", encoder.vocab_size) as write:
-        chunks = training.chunks(tokenizer)
-        for part in processes.ordered_map(encode, chunks, num_processes):
-            write(part.sources, part.targets)
-            pairs[part.corpus] += len(part.sources.lengths)
-            counts[part.corpus].update(part.counts)
-            done = sum(counted["read"] for counted in counts)
+        function = functools.partial(encode, tokenizer)
+        for corpus, sources, targets, counted in processes.ordered_map(
+            function, training.chunks(), num_processes
+        ):
+            write(sources, targets)
+            pairs[corpus] += len(sources.lengths)
+            counts[corpus].update(counted)
+            done = sum(known["read"] for known in counts)
             _show_progress("Encoded", done, training)
     for number, counted in enumerate(counts):
         name = training.name(number)

@@ -273,12 +273,9 @@ class Problem:
         Raises:
             UserError: not prepared, or the file is damaged.
         """
+        folder, manifest = self.folder(data_dir), self.manifest(data_dir)
         name = self.tokenizer_name
-        return str(
-            manifest_lib.checked(
-                self.folder(data_dir), self.manifest(data_dir), name
-            )
-        )
+        return str(manifest_lib.checked(folder, manifest, name))
 
     def lines(
         self, data_dir: str | pathlib.Path, split: str

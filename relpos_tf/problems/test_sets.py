@@ -29,7 +29,6 @@ class TestSet(NamedTuple):
         references: Their translations; of each line, one or a tuple of several.
         source_path: File of the lines.
         reference_path: File of the translations; several have commas between.
-        folder: The folder of prepared data that they are from, if they are.
         fingerprint: str. Checksum of the content, if it is known.
     """
 
@@ -38,7 +37,6 @@ class TestSet(NamedTuple):
     references: list[Any]
     source_path: pathlib.Path
     reference_path: pathlib.Path
-    folder: pathlib.Path | None = None
     fingerprint: str = ""
 
 
@@ -116,7 +114,6 @@ def of_problem(
             *manifest_lib.lines(folder, manifest, name),
             folder / f"{name}.source",
             folder / f"{name}.target",
-            folder,
             fingerprints[name],
         )
         for name in dict.fromkeys(wanted)

@@ -7,6 +7,7 @@ on a small table of merges.
 import collections
 import itertools
 import pathlib
+import random
 import tempfile
 
 from absl.testing import absltest
@@ -95,15 +96,16 @@ def algorithm_1(pieces, p):
     return mixture(*parts)
 
 
-def encode(texts, p, seed):
-    """Returns ids of texts, segmented anew."""
-    return _tokens.segment_anew(_tokens.encode_batch(texts), p, seed)
+def segmented(tokens, rows, p, seed):
+    """Returns ids of the same texts, segmented anew."""
+    draws, segment = random.Random(seed), tokens.segmenter.segment
+    return [segment(ids, p, draws) for ids in rows]
 
 
 def drawn(text, number, p, seed):
     """Returns segmentations of a text with the small table of merges."""
     names = [piece.replace("\u2581", "_") for piece in _small.pieces()]
-    rows = _small.segment_anew([_small.encode(text)] * number, p, seed)
+    rows = segmented(_small, [_small.encode(text)] * number, p, seed)
     return [tuple(names[i] for i in ids[:-1]) for ids in rows]
 
 
@@ -129,18 +131,19 @@ class TextTest(parameterized.TestCase):
     @parameterized.parameters(*_STRINGS)
     def test_text_comes_back_from_every_segmentation(self, string):
         for p, seed in itertools.product((0.1, 0.7, 1.0), range(5)):
-            for ids in encode([string] * 5, p, seed):
+            rows = [_tokens.encode(string)] * 5
+            for ids in segmented(_tokens, rows, p, seed):
                 self.assertEqual(ids[-1], text_lib.EOS_ID)
                 self.assertTrue(all(i > text_lib.UNKNOWN_ID for i in ids[:-1]))
                 self.assertEqual(_tokens.decode(ids), string)
 
     def test_no_dropout_merges_as_sentencepiece_does(self):
         plain = _tokens.encode_batch((*_STRINGS, *_TEXT))
-        characters = _tokens.segment_anew(plain, 1.0, 5)
+        characters = segmented(_tokens, plain, 1.0, 5)
         self.assertGreater(sum(map(len, characters)), 2 * sum(map(len, plain)))
         for rows in (plain, characters):
             for p in (0.0, 1e-12, 1e-320):
-                self.assertEqual(_tokens.segment_anew(rows, p, 5), plain)
+                self.assertEqual(segmented(_tokens, rows, p, 5), plain)
 
 
 class SeedTest(absltest.TestCase):

@@ -2,7 +2,6 @@
 
 from unittest import mock
 
-import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
@@ -28,20 +27,24 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
         super().setUp()
         engine = self.translator.engine
         patch = mock.patch.object(engine, "function", wraps=engine.function)
-        self.usual = patch.start()
+        self.function = patch.start()
         self.addCleanup(patch.stop)
+
+    def sizes(self):
+        """Returns the sizes of the programs that were run; 0: not compiled."""
+        return [call.args[2] for call in self.function.call_args_list]
 
     def test_a_line_alone_has_the_translation_that_it_has_in_a_batch(self):
         options = {"return_scores": True, "alpha": 0.9}
         expected = self.translator.translate(LINES, **options)
-        self.assertEqual(self.usual.call_count, 1)
+        self.assertEqual(self.sizes(), [0])
         for line, (text, score) in zip(LINES, expected, strict=True):
             ((found, found_score),) = self.translator.translate(
                 [line], **options
             )
             self.assertEqual(found, text)
             self.assertNear(found_score, score, 1e-5)
-        self.assertEqual(self.usual.call_count, 1)
+        self.assertEqual(self.sizes(), [0] + [29] * 4)
         self.assertLen({text for text, _ in expected}, 4)
 
     @parameterized.parameters(
@@ -53,32 +56,29 @@ class CompiledTest(tf.test.TestCase, parameterized.TestCase):
         {"lines": [" ".join(LINES * 3)]},
     )
     def test_other_searches_are_not_compiled(self, lines=("7",), **options):
-        class Usual(Exception):
+        class Found(Exception):
             pass
 
-        self.usual.side_effect = Usual
-        with self.assertRaises(Usual):
+        self.function.side_effect = Found
+        with self.assertRaises(Found):
             self.translator.translate(lines, **options)
+        self.assertEqual(self.sizes(), [0])
 
     def test_a_search_that_needs_more_room_is_done_in_the_usual_way(self):
         options = {"return_scores": True, "alpha": 0.9, "extra_length": 60}
         expected = self.translator.translate(LINES[:2], **options)[0]
         with mock.patch.object(model_engine, "SIZES", (14,)):
             (found,) = self.translator.translate(LINES[:1], **options)
-        self.assertEqual(self.usual.call_count, 2)
+        self.assertEqual(self.sizes(), [0, 14, 0])
         self.assertEqual(found[0], expected[0])
         self.assertNear(found[1], expected[1], 1e-5)
 
     def test_all_sizes_can_be_compiled_before_the_first_line(self):
-        engine = self.translator.engine
-        ids = np.ones([1, 1, 1], np.int32)
-        with (
-            mock.patch.object(model_engine, "SIZES", (2, 3)),
-            mock.patch.object(engine, "compiled") as compiled,
-        ):
-            found = tf.constant(ids), tf.zeros([1, 1])
-            compiled.return_value.return_value = found
-            for step in engine.warm_up_steps():
+        found = tf.ones([1, 1, 1], tf.int32), tf.zeros([1, 1])
+        function = self.function.return_value.get_concrete_function
+        function.return_value.return_value = found
+        self.function.side_effect = lambda *_: mock.DEFAULT
+        with mock.patch.object(model_engine, "SIZES", (2, 3)):
+            for step in self.translator.engine.warm_up_steps():
                 step()
-        sizes = [call.args[1] for call in compiled.call_args_list]
-        self.assertEqual(sizes, [2, 3])
+        self.assertEqual(self.sizes(), [2, 3])

@@ -1,23 +1,22 @@
 """An export is used as it was written, or an error names the file."""
 
 import json
-import pathlib
 import shutil
 
 from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
-from relpos_tf.decoding import export_files
 from relpos_tf.decoding import saved_model_engine
 from relpos_tf.export import saved_model
 from relpos_tf.utils import checked_json
+from tests import folders
 from tests import tiny_run
 
 SETTINGS = {"beam_size": 3, "alpha": 0.6, "extra_length": 7}
 
 
-class SavedModelEngineTest(parameterized.TestCase):
+class SavedModelEngineTest(folders.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -26,8 +25,7 @@ class SavedModelEngineTest(parameterized.TestCase):
 
     def setUp(self):
         super().setUp()
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        self.folder = folder / "export"
+        self.folder /= "export"
         shutil.copytree(self.whole, self.folder)
         self.info = self.folder / "export_info.json"
 
@@ -37,17 +35,13 @@ class SavedModelEngineTest(parameterized.TestCase):
             engine.complete(decode_hparam.DecodeHParams(max_input_size=3))
 
     def test_every_file_is_described(self):
-        files = checked_json.loads(self.info.read_bytes())["files"]
-        there = {
-            path.relative_to(self.folder).as_posix()
-            for path in self.folder.rglob("*")
-            if path.is_file()
-        }
-        self.assertEqual(files.keys(), there - {"export_info.json"})
-        self.assertEqual(files, export_files.file_checksums(self.folder))
+        expected = folders.checksums(self.folder)
+        del expected["export_info.json"]
+        self.assertEqual(
+            checked_json.loads(self.info.read_bytes())["files"], expected
+        )
 
     @parameterized.parameters(
-        {"files": ["saved_model.pb"]},
         {"files": {"saved_model.pb": 7}},
         {"decode_hparams": [4]},
         {"decode_hparams": SETTINGS | {"beam_size": 2.5}},

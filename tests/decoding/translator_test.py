@@ -21,7 +21,6 @@ from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.export import saved_model
 from tests import tiny_run
-from tests.data import spelling_test
 
 LINES = (
     "twenty-one days",
@@ -252,12 +251,6 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         ids = [a, feed, b, cr, c, 1]
         self.assertEqual(engine.tokenizer.decode(ids), "a\nb\rc")
         self.assertEqual(engine.text(ids), "a b c")
-
-    def test_a_line_that_shows_nothing_is_blank(self):
-        lines = [*spelling_test.SHOW_NOTHING, "7"]
-        found = self.translator.translate(lines, return_scores=True)
-        self.assertEqual(found[:-1], [("", 0.0)] * (len(lines) - 1))
-        self.assertNotEqual(found[-1][0], "")
 
     def test_translations_begin_with_the_prefix(self):
         prefixes = ["Der Zug", "", "Tage", "x", " Wo ist ", "", "7", "7"]

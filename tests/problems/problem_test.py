@@ -125,8 +125,11 @@ class ProblemTest(PetsTestCase):
         (("", "<b>"), ["x", "<b> x", "<3", "< >", "<i>A</i> b"], None),
         (("", "<b>"), ["x", "<c> x"], "1 of 2 .* <b>: one with '<c>'"),
         ((), ["<c> x"], None),
+        ((), ["a"] * 5000, None),
+        ((), ["a"] * 5001, "5,001 lines"),
+        ((), [*"abcd", "a long line " * 1250], "dev set .*line 5 .* sentences"),
     )
-    def test_lines_with_no_tag_of_training_are_warned_of(
+    def test_development_sets_that_do_not_fit_or_take_long_are_warned_of(
         self, tags, sources, expected
     ):
         train = corpora.KeptApart([TRAIN] * max(len(tags), 1))
@@ -136,21 +139,6 @@ class ProblemTest(PetsTestCase):
         self.assertLen(found, expected is not None)
         for line in found:
             self.assertRegex(line, expected)
-
-    def test_a_set_that_takes_long_to_evaluate_is_named(self):
-        for number, is_named in ((5000, False), (5001, True)):
-            pets = make(dev=[("a", "b")] * number)
-            pets.prepare(self.data_dir / str(number))
-            found = pets.warnings(self.data_dir / str(number))
-            self.assertLen(found, is_named)
-            self.assertEqual("5,001 lines" in f"{found}", is_named)
-
-    def test_an_overlong_line_is_named(self):
-        dev = [*DEV, ("ein langer Satz " * 1250, "z")]
-        pets = make(dev=dev)
-        pets.prepare(self.data_dir)
-        [warning] = pets.warnings(self.data_dir)
-        self.assertRegex(warning, "dev set .*line 5 with .* sentences")
 
     def test_a_prepared_folder_is_used_again(self):
         pets = self.copy()

@@ -39,7 +39,8 @@ class TestSetsTest(absltest.TestCase):
             self.assertEqual(
                 test_set.references, [s * 2 for s in LINES[test_set.name]]
             )
-            self.assertEqual(test_set.folder, pathlib.Path(data_dir, "pets"))
+            folder = test_set.source_path.parent
+            self.assertEqual(folder, pathlib.Path(data_dir, "pets"))
         with self.assertRaisesRegex(errors.UserError, "test_2, dev.*test_7"):
             test_sets.of_problem(data_dir, run, ["test_7"])
 

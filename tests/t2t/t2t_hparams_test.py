@@ -61,6 +61,11 @@ SETS = {
     "transformer_tiny": BASE | TINY,
 }
 
+MULTISTEP = {
+    "optimizer": "multistep_adam",
+    "optimizer_multistep_accumulate_steps": 3,
+}
+
 
 def translate(**changes):
     return t2t_hparams.translate(t2t_checkpoint.hparams_dict(**changes), 32768)
@@ -100,6 +105,12 @@ class TranslateTest(parameterized.TestCase):
         ({"pos": None}, "pos", "none"),
         ({"pos": ""}, "pos", "none"),
         ({"max_length": 0, "batch_size": 100}, "max_length", 100),
+        (MULTISTEP, "optimizer_multistep_accumulate_steps", 3),
+        (
+            {"optimizer": "MultistepAdam"},
+            "optimizer_multistep_accumulate_steps",
+            0,
+        ),
         # Of an optimizer that never adds batches up.
         (
             {"optimizer_multistep_accumulate_steps": 3},
@@ -140,54 +151,33 @@ class TranslateTest(parameterized.TestCase):
             self.assertTrue(hparams.heads_share_relative_embedding)
 
     @parameterized.parameters(
-        ("learning_rate_warmup_steps", 0, "steps=0 is not possible here"),
-        ("attention_dropout", 1.0, "attention_dropout=1.0 is not possible"),
-        ("weight_decay", 1e-5, "weight_decay=1e-05 was a loss on the squares"),
-        ("optimizer", "adafactor", "optimizer adafactor is not supported"),
+        ({"learning_rate_warmup_steps": 0}, "steps=0 is not possible here"),
+        ({"attention_dropout": 1.0}, "attention_dropout=1.0 is not possible"),
+        ({"weight_decay": 1e-5}, "weight_decay=1e-05 was a loss on the squa"),
+        ({"optimizer": "adafactor"}, "optimizer adafactor is not supported"),
         (
-            "learning_rate_schedule",
-            "constant*cosdecay",
-            "schedule constant*cosdecay is not supported",
+            {"learning_rate_schedule": "constant*cosdecay"},
+            r"schedule constant\*cosdecay is not supported",
         ),
-        ("learning_rate_schedule", "", "schedule  is not supported"),
-        ("learning_rate_schedule", 5, "schedule 5 is not supported"),
-        ("symbol_dropout", 0.1, "attention still sees their positions"),
+        ({"learning_rate_schedule": ""}, "schedule  is not supported"),
+        ({"learning_rate_schedule": 5}, "schedule 5 is not supported"),
         (
-            "activation_dtype",
-            "float16",
-            "activation_dtype float16 is not supported",
+            {
+                "learning_rate_schedule": "legacy",
+                "learning_rate_decay_scheme": "exp",
+            },
+            r"schedule legacy \(exp\) is not supported.* use noam",
         ),
+        ({"symbol_dropout": 0.1}, "attention still sees their positions"),
+        ({"activation_dtype": "float16"}, "dtype float16 is not supported"),
+        (MULTISTEP, "was a batch, with 3 batches to an update"),
     )
     def test_settings_of_training_without_a_counterpart_are_noted(
-        self, name, value, text
+        self, changes, text
     ):
-        _, notes = translate(**{name: value})
+        _, notes = translate(**changes)
         self.assertLen(notes, 1)
-        self.assertIn(text, notes[0])
-
-    def test_a_schedule_of_older_versions_is_noted_with_its_scheme(self):
-        hparams, notes = translate(
-            learning_rate_schedule="legacy", learning_rate_decay_scheme="exp"
-        )
-        self.assertEqual(hparams.learning_rate_schedule, "noam")
-        self.assertIn("legacy (exp)", notes[0])
-
-    @parameterized.product(
-        optimizer=("multistep_adam", "MultistepAdam"), number=(None, 1, 3)
-    )
-    def test_updates_of_several_batches_carry_over(self, optimizer, number):
-        hparams, notes = translate(
-            optimizer=optimizer, optimizer_multistep_accumulate_steps=number
-        )
-        self.assertEqual(
-            hparams.optimizer_multistep_accumulate_steps, number or 0
-        )
-        expected = (
-            ["was a batch, with 3 batches to an update"] if number == 3 else []
-        )
-        self.assertLen(notes, len(expected))
-        for note, text in zip(notes, expected, strict=True):
-            self.assertIn(text, note)
+        self.assertRegex(notes[0], text)
 
     def test_relative_without_distances_is_refused_as_there(self):
         with self.assertRaisesRegex(ValueError, "above 0.*Received: 0"):

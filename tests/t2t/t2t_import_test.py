@@ -258,15 +258,9 @@ class ImportTest(folders.TestCase):
         ),
         ("layers", {"num_hidden_layers": 1}, "has no place in this model"),
         ("more_layers", {"num_hidden_layers": 3}, "is missing"),
-        ("filter", {"filter_size": 65}, "conv1/bias has shape [64]"),
         ("heads", {"num_heads": 5}, "multiple of num_heads"),
         ("null", {"num_heads": None}, "num_heads in"),
         ("length", {"max_length": "x"}, "`max_length` must be"),
-        (
-            "tying",
-            {"shared_embedding_and_softmax_weights": False},
-            "input_emb/weights_0 is missing",
-        ),
         (
             "attention",
             {"self_attention_type": "dot_product"},
