@@ -53,7 +53,7 @@ class DistributedDocTest(absltest.TestCase):
     def test_by_hand(self):
         found = cluster_of(only_block("export TF_CONFIG"))
         self.assertEqual(found.addresses, ("host1:2222", "host2:2222"))
-        self.assertTrue(found.is_chief)
+        self.assertEqual(found.index, 0)
 
     def test_slurm(self):
         script = only_block("#!/bin/bash\n#SBATCH --nodes")

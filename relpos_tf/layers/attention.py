@@ -16,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.layers import base
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout as dropout_lib
 from relpos_tf.layers import pairs as pairs_lib
@@ -24,7 +25,7 @@ from relpos_tf.layers import row_blocks
 from relpos_tf.layers.positions import scheme as scheme_lib
 
 
-class MultiHead(keras.layers.Layer):
+class MultiHead(base.Layer):
     """Projections and dropout of an attention: base of attention layers."""
 
     def __init__(
@@ -36,13 +37,15 @@ class MultiHead(keras.layers.Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
-        checks.heads(hidden_size, num_heads)
-        checks.number("dropout", dropout, least=0, below=1)
-        self.hidden_size = int(hidden_size)
-        self.num_heads = int(num_heads)
-        self.depth = self.hidden_size // self.num_heads
-        self.dropout = dropout
+        self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
+        self.num_heads = checks.integer("num_heads", num_heads, least=1)
+        self.depth, rest = divmod(self.hidden_size, self.num_heads)
+        if rest:
+            raise errors.UserError(
+                "`hidden_size` must be a multiple of `num_heads`. Received: "
+                f"hidden_size={hidden_size!r}, num_heads={num_heads!r}."
+            )
+        self.dropout = checks.number("dropout", dropout, least=0, below=1)
         self.supports_masking = True
         self.q, self.k, self.v, self.output_transform = (
             projections.Projection(
@@ -141,13 +144,6 @@ class MultiHead(keras.layers.Layer):
         # The shape of the queries: LiteRT cannot convert that of a sum.
         shape = [tf.shape(q)[0], pairs_lib.size(q, 2), self.hidden_size]
         return self.output_transform(tf.reshape(rows, shape))
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "hidden_size": self.hidden_size,
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-        }
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

@@ -12,13 +12,14 @@ import keras
 import tensorflow as tf
 
 from relpos_tf.layers import attention
+from relpos_tf.layers import base
 from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers import sublayers
 from relpos_tf.layers.positions import scheme
 
 
-class Block(keras.layers.Layer):
+class Block(base.Layer):
     """Self-attention and a feed-forward layer: base of both blocks."""
 
     def __init__(
@@ -73,9 +74,7 @@ class Block(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         positions = scheme.serialized(self.self_attention.positions)
         return super().get_config() | {
-            "attention_args": self.attention_args | {"positions": positions},
-            "feed_forward_args": self.feed_forward_args,
-            "residual_args": self.residual_args,
+            "attention_args": self.attention_args | {"positions": positions}
         }
 
 

@@ -47,17 +47,6 @@ def flag(name: str, value: Any) -> bool:
     return bool(choice(name, value, (True, False)))
 
 
-def heads(hidden_size: Any, num_heads: Any) -> None:
-    """Refuses sizes below 1, and a hidden size that heads do not divide."""
-    integer("hidden_size", hidden_size, least=1)
-    integer("num_heads", num_heads, least=1)
-    if hidden_size % num_heads:
-        raise errors.UserError(
-            "`hidden_size` must be a multiple of `num_heads`. Received: "
-            f"hidden_size={hidden_size!r}, num_heads={num_heads!r}."
-        )
-
-
 def needs_tensorflow(layer: Any) -> None:
     """Refuses a layer of TensorFlow while Keras runs on another backend.
 

@@ -17,6 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import base
 from relpos_tf.layers import checks
 
 _scopes = threading.local()  # MirroredStrategy traces a thread per replica
@@ -61,7 +62,7 @@ def _draw_kept(shape, threshold):
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class Dropout(keras.layers.Layer):
+class Dropout(base.Layer):
     """Sets a fraction of its input to zero in training.
 
     The other numbers are divided by `1 - rate`. The rate is rounded to
@@ -86,7 +87,6 @@ class Dropout(keras.layers.Layer):
 
     def __init__(self, rate: float, **kwargs: Any):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
         self.rate = checks.number("rate", rate, least=0, below=1)
         self.supports_masking = True
         self.built = True
@@ -99,9 +99,6 @@ class Dropout(keras.layers.Layer):
         kept = _draw_kept(tf.shape(inputs), threshold)
         scale = tf.cast(65536 / (65536 - threshold), inputs.dtype)
         return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"rate": self.rate}
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import base
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 
@@ -78,7 +79,7 @@ def shifted_positions(
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(base.Layer):
     """A vector for each id, and with the same table a logit for each id.
 
     The vectors of ids are multiplied by `sqrt(F)`; the table of the logits is
@@ -106,7 +107,6 @@ class TokenEmbedding(keras.layers.Layer):
 
     def __init__(self, vocab_size: int, hidden_size: int, **kwargs: Any):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
         self.vocab_size = checks.integer("vocab_size", vocab_size, least=1)
         self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
 
@@ -148,15 +148,9 @@ class TokenEmbedding(keras.layers.Layer):
         shape = tf.concat([tf.shape(features)[:-1], [self.vocab_size]], 0)
         return tf.cast(tf.reshape(logits, shape), tf.float32)
 
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-        }
-
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class TargetSpaceEmbedding(keras.layers.Layer):
+class TargetSpaceEmbedding(base.Layer):
     """Adds the vector of the kind of output at every position.
 
     tensor2tensor numbers kinds of output, such as German subwords. All of its
@@ -186,7 +180,6 @@ class TargetSpaceEmbedding(keras.layers.Layer):
         self, space_id: int, spaces: int, hidden_size: int, **kwargs: Any
     ):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
         self.supports_masking = True
         self.space_id = checks.integer("space_id", space_id, least=0)
         self.spaces = checks.integer("spaces", spaces, least=1)
@@ -203,16 +196,9 @@ class TargetSpaceEmbedding(keras.layers.Layer):
         vector = self.embeddings.value[self.space_id]  # [F]
         return x + tf.cast(vector, self.compute_dtype)
 
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "space_id": self.space_id,
-            "spaces": self.spaces,
-            "hidden_size": self.hidden_size,
-        }
-
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class LearnedPositions(keras.layers.Layer):
+class LearnedPositions(base.Layer):
     """A learned vector for each absolute position.
 
     Args:
@@ -236,7 +222,6 @@ class LearnedPositions(keras.layers.Layer):
 
     def __init__(self, max_length: int, hidden_size: int, **kwargs: Any):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
         self.max_length = checks.integer("max_length", max_length, least=1)
         self.hidden_size = checks.integer("hidden_size", hidden_size, least=1)
 
@@ -255,9 +240,3 @@ class LearnedPositions(keras.layers.Layer):
         one_hot = tf.one_hot(rows, self.max_length, dtype=self.compute_dtype)
         table = tf.cast(self.embeddings.value, self.compute_dtype)
         return tf.matmul(one_hot, table)  # [L, F]
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "max_length": self.max_length,
-            "hidden_size": self.hidden_size,
-        }

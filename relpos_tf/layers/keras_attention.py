@@ -17,6 +17,7 @@ import keras
 from keras import ops
 
 from relpos_tf import errors
+from relpos_tf.layers import base
 from relpos_tf.layers import checks
 from relpos_tf.layers.positions import relative_ops
 
@@ -31,7 +32,7 @@ Shape = tuple[int | None, ...]
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
+class RelativeMultiHeadAttention(base.Config, keras.layers.MultiHeadAttention):
     """`keras.layers.MultiHeadAttention` with relative position representations.
 
     Attention depends on the distance between query and key, which a model
@@ -343,15 +344,5 @@ class RelativeMultiHeadAttention(keras.layers.MultiHeadAttention):
         return spec[0], keras.KerasTensor(shape, dtype=self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "max_relative_position": self.max_relative_position,
-            "add_relative_to_keys": self.add_relative_to_keys,
-            "add_relative_to_values": self.add_relative_to_values,
-            "heads_share_relative_embedding": (
-                self.heads_share_relative_embedding
-            ),
-            "relative_initializer": keras.initializers.serialize(
-                self.relative_initializer
-            ),
-            "implementation": self.implementation,
-        }
+        initializer = keras.initializers.serialize(self.relative_initializer)
+        return super().get_config() | {"relative_initializer": initializer}

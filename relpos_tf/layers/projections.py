@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import base
 from relpos_tf.layers import checks
 
 
@@ -72,7 +73,7 @@ def _add_bias(rows, bias):
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class LayerNorm(keras.layers.Layer):
+class LayerNorm(base.Layer):
     """Normalises the last axis, with a scale and a bias for each feature.
 
     It computes in float32 and returns the layer's compute dtype. The gradient
@@ -98,7 +99,6 @@ class LayerNorm(keras.layers.Layer):
 
     def __init__(self, epsilon: float = 1e-3, **kwargs: Any):
         super().__init__(**kwargs)
-        checks.needs_tensorflow(self)
         self.epsilon = checks.number("epsilon", epsilon, least=0.0)
         self.supports_masking = True
         self.autocast = False
@@ -122,9 +122,6 @@ class LayerNorm(keras.layers.Layer):
             self.epsilon,
         )
         return tf.cast(outputs, self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"epsilon": self.epsilon}
 
 
 def _normalise(x, gamma, beta, epsilon):

@@ -198,15 +198,6 @@ class RelationAttention(attention.MultiHead):
         shape = [*tf.unstack(tf.shape(queries)[:2]), tf.shape(memory)[1]]
         return tf.broadcast_to(ids, shape)
 
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "num_relations": self.num_relations,
-            "add_relations_to_keys": self.add_relations_to_keys,
-            "add_relations_to_values": self.add_relations_to_values,
-            "add_relation_bias": self.add_relation_bias,
-            "heads_share_relations": self.heads_share_relations,
-        }
-
 
 def label_ids(relations: tf.Tensor, number: int) -> tf.Tensor:
     """Returns the ids of labels: R for a negative label.

@@ -10,13 +10,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from relpos_tf.layers import base
 from relpos_tf.layers import checks
 from relpos_tf.layers import dropout
 from relpos_tf.layers import projections
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class FeedForward(keras.layers.Layer):
+class FeedForward(base.Layer):
     """Two linear maps with a ReLU between them, at each position.
 
     Args:
@@ -76,16 +77,9 @@ class FeedForward(keras.layers.Layer):
         inner = self.inner_dropout(self.conv1(x), training=training)
         return self.conv2(inner)
 
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "filter_size": self.filter_size,
-            "hidden_size": self.hidden_size,
-            "relu_dropout": self.relu_dropout,
-        }
-
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
-class Residual(keras.layers.Layer):
+class Residual(base.Layer):
     """Normalisation, dropout and addition around a sublayer.
 
     `before(x)` is the sublayer's input; the call adds its output `y` to `x`.
@@ -166,11 +160,3 @@ class Residual(keras.layers.Layer):
         if isinstance(y, tuple):
             y, more = y
         return self(x, y, training=training), more
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "norm_before": self.norm_before,
-            "norm_after": self.norm_after,
-            "rate": self.rate,
-            "epsilon": self.epsilon,
-        }

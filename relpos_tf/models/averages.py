@@ -21,8 +21,9 @@ def ends_of_epochs(run: pathlib.Path, number: int, *coming: int) -> list[int]:
         number: int. How many, at most.
         *coming: Ends of epochs whose checkpoints are not saved yet.
     """
-    ends = {*run_dir.epoch_ends(run), *coming}
-    return sorted(ends)[-number:] if number else []
+    there = run_dir.steps_of(run, run_dir.CHECKPOINT)
+    ends = there & run_dir.steps_of(run, run_dir.EPOCH)
+    return sorted({*ends, *coming})[-number:] if number else []
 
 
 def chosen(run: pathlib.Path, hparams: hparam.HParams) -> list[int]:

@@ -133,7 +133,7 @@ class CheckpointManager:
         for old in gone:
             run_dir.remove_checkpoint(self._directory / f"ckpt-{old}")
 
-    def restore(self, path: str | pathlib.Path | None = None) -> str:
+    def restore(self, path: str | None = None) -> str:
         """Restores all groups, or none if one does not fit; returns the prefix.
 
         A run may begin or end to keep moving averages: those that are missing
@@ -152,8 +152,7 @@ class CheckpointManager:
             prefixes = [str(self._directory / f"ckpt-{n}") for n in steps]
             prefix, values = _first_whole(self._directory, prefixes)
         else:
-            prefix = resolve(path)
-            values = read(prefix)
+            prefix, values = path, read(path)
         optional = {
             name
             for name in self._variables.keys() ^ values.keys()

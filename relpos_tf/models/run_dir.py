@@ -284,9 +284,8 @@ def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
         (path.stat().st_mtime, run)
         for folders in ("*", "*/*")
         for run in pathlib.Path(root).glob(folders)
-        for folder in (run, run / AVERAGE)
-        for path in folder.glob(f"ckpt-*{CHECKPOINT}")
         if RunDir(run).has_hparams()
+        for path in run.rglob(f"ckpt-*{CHECKPOINT}")
     ]
     if not saved:
         raise errors.UserError(
@@ -389,15 +388,6 @@ def checkpoint_step(prefix: str | pathlib.Path) -> int:
 def all_steps(directory: str | pathlib.Path) -> list[int]:
     """Returns the steps of the checkpoints in a directory, ascending."""
     return sorted(steps_of(directory, CHECKPOINT))
-
-
-def epoch_ends(directory: str | pathlib.Path) -> list[int]:
-    """Returns the steps of the checkpoints at the ends of epochs, ascending.
-
-    Runs have them while `average_epochs` is set.
-    """
-    ends = steps_of(directory, EPOCH)
-    return [step for step in all_steps(directory) if step in ends]
 
 
 def steps_of(directory: str | pathlib.Path, end: str) -> set[int]:

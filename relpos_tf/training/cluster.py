@@ -48,11 +48,6 @@ class Cluster:
     index: int
     first_worker: int = 0
 
-    @property
-    def is_chief(self) -> bool:
-        """Whether this host is the chief."""
-        return self.index == 0
-
     def name(self, index: int) -> str:
         """Returns a host's name in messages: "host 1 (ADDRESS)"."""
         title = "the chief" if index == 0 else f"host {index}"
@@ -135,7 +130,7 @@ def await_hosts(cluster: Cluster) -> None:
             f"{TIMEOUT_VARIABLE} must be a number of seconds, up to 9999999. "
             f"Received: {value!r}."
         )
-    (_gather if cluster.is_chief else _report)(cluster, float(value))
+    (_report if cluster.index else _gather)(cluster, float(value))
 
 
 def _gather(cluster: Cluster, timeout: float) -> None:

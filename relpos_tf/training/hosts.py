@@ -60,7 +60,7 @@ class Hosts:
         self._cluster = cluster or cluster_lib.Cluster(("this host",), index=0)
         self.number = len(self._cluster.addresses)
         self.index = self._cluster.index
-        self.is_chief = self._cluster.is_chief
+        self.is_chief = self.index == 0
         self.name = self._cluster.name(self.index)
 
     def any(self, *flags: bool) -> list[bool]:

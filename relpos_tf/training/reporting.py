@@ -3,7 +3,6 @@
 import contextlib
 import importlib.util
 import time
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -24,7 +23,6 @@ class Progress:
         total_steps: int. The number of updates at which training ends.
         sums: The `sums` of an earlier process, which are reported with those
             of this one.
-        clock: function without arguments that returns seconds.
 
     Attributes:
         skipped_in_a_row: int. The skipped updates since the last one made.
@@ -38,11 +36,9 @@ class Progress:
         step: int,
         total_steps: int,
         sums: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
-        clock: Callable[[], float] = time.monotonic,
     ):
         self._total_steps = total_steps
-        self._clock = clock
-        self._step, self._since = step, clock()
+        self._step, self._since = step, time.monotonic()
         self._results: list[Mapping[str, Any]] = []
         *self._earlier, self._skipped = map(float, sums)
         self.skipped_in_a_row = 0
@@ -76,9 +72,9 @@ class Progress:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Leaves out the time of the block."""
-        paused_at = self._clock()
+        paused_at = time.monotonic()
         yield
-        self._since += self._clock() - paused_at
+        self._since += time.monotonic() - paused_at
 
     def report(
         self, step: int, learning_rate: float
@@ -97,7 +93,7 @@ class Progress:
             `peak_memory_mb` so far.
         """
         loss, target_tokens, source_tokens, skipped = self.sums()
-        now = self._clock()
+        now = time.monotonic()
         seconds = max(now - self._since, 1e-9)
         own_tokens = target_tokens + source_tokens - sum(self._earlier[1:])
         event = {

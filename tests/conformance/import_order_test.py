@@ -153,15 +153,6 @@ class ImportOrderTest(parameterized.TestCase):
                 others.difference_update(free)
         self.assertEmpty(arrows)
 
-    def test_subpackages_import_nothing(self):
-        wrong = [
-            f"{path.parent.name} imports {name}"
-            for path in PACKAGE.glob("*/__init__.py")
-            if path.parent.name != "layers"  # the door for users of Keras
-            for name in imported(path)
-        ]
-        self.assertEmpty(wrong)
-
     def test_package_imports_nothing_that_is_not_installed_with_it(self):
         outside = {"hparams", "tests", "benchmarks", "examples", "tools"}
         wrong = [

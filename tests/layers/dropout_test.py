@@ -58,10 +58,11 @@ class DropoutTest(testing.LayerTestCase):
         self.assertAllClose(np.mean(y), np.mean(x), rtol=0.03, atol=1e-6)
         self.assertAllClose(tape.gradient(y, x), kept / 0.75, atol=1e-6)
 
-    def test_nothing_is_dropped_without_training_or_rate(self):
-        x = floats(3, 5, 7)
-        self.assertAllEqual(dropout.Dropout(0.5)(x), x)
-        self.assertAllEqual(dropout.Dropout(0.0)(x, training=True), x)
+    @parameterized.parameters(dropout.Dropout, dropout.SymbolDropout)
+    def test_nothing_is_dropped_without_training_or_rate(self, kind):
+        x = floats(3, 5, 7, 2)
+        self.assertAllEqual(kind(0.5)(x), x)
+        self.assertAllEqual(kind(0.0)(x, training=True), x)
 
     def test_every_site_in_a_scope_draws_its_own_mask(self):
         layers = [dropout.Dropout(0.5) for _ in range(2)]
@@ -174,10 +175,7 @@ class SymbolDropoutTest(testing.LayerTestCase):
         self.assertAllEqual(y, np.where(is_first[..., np.newaxis], x, plain))
         self.assertGreater((y != plain).sum(), 50)
 
-    def test_nothing_is_dropped_without_training_or_rate(self):
-        x = floats(3, 5, 7, 2)
-        self.assertAllEqual(dropout.SymbolDropout(0.5)(x), x)
-        # Without a rate it leaves the seeds of the layers after it alone.
+    def test_without_a_rate_it_leaves_the_seeds_of_later_layers_alone(self):
         found = []
         for number in range(2):
             with scope():

@@ -2,24 +2,13 @@
 
 import numpy as np
 import tensorflow as tf
-from absl.testing import parameterized
 
 from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
-from tests import oracles
 from tests import testing
 
 
 class TimingSignalTest(testing.LayerTestCase):
-    @parameterized.parameters(2, 3, 6, 7, 12)
-    def test_equals_the_formula(self, channels):
-        positions = [0, 1, 2, 5, 11, 97]
-        self.assertAllClose(
-            embeddings.timing_signal(tf.constant(positions), channels),
-            oracles.sinusoids(positions, channels),
-            atol=1e-5,
-        )
-
     def test_equals_tensor2tensor(self):
         for case, sizes, arrays in testing.t2t_cases("timing_1d"):
             positions = sizes["start_index"] + tf.range(sizes["length"])

@@ -5,8 +5,6 @@ tests/backends has those that hold on every backend of Keras.
 Shapes: B batch, T queries, S keys, N heads, D depth per head, F features.
 """
 
-import importlib.util
-import pathlib
 import tempfile
 import warnings
 
@@ -93,24 +91,13 @@ class GraphTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters("ops", "reshape")
     def test_litert_runs_the_plain_implementations(self, implementation):
-        # The oldest Keras exports SavedModels only.
-        has_export = importlib.util.find_spec("keras.src.export.litert")
-        by_keras = has_export and implementation == "ops"
-        batch = 1 if by_keras else 2  # 1 in Keras' export
-        inputs = keras.Input([5, F], batch_size=batch)
+        inputs = keras.Input([5, F], batch_size=2)
         layer = example_layer(implementation=implementation)
         model = keras.Model(inputs, layer(inputs, inputs))
         testing.randomize(model)
-        x = example_inputs()[0][:batch]
-        if by_keras:
-            with tempfile.TemporaryDirectory() as folder:
-                path = pathlib.Path(folder, "model.tflite")
-                model.export(path, format="litert", verbose=False)
-                content = path.read_bytes()
-            self.assertNotIn(b"Flex", content)  # operations of TensorFlow
-        else:
-            converter = tf.lite.TFLiteConverter.from_keras_model(model)
-            content = converter.convert()  # refuses such operations
+        x = example_inputs()[0]
+        converter = tf.lite.TFLiteConverter.from_keras_model(model)
+        content = converter.convert()  # refuses operations of TensorFlow
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a later package
             interpreter = tf.lite.Interpreter(model_content=content)

@@ -104,6 +104,15 @@ def registered():
                 yield node.name
 
 
+def constructors():
+    """Yields each class, and arguments of its constructor."""
+    others = SCHEMES | {ELSEWHERE: {"num_heads": HEADS, "key_dim": 4}}
+    for name, arguments in others.items():
+        yield getattr(relpos_layers, name), arguments
+    for name, (arguments, *_) in LAYERS.items():
+        yield getattr(relpos_layers, name), arguments
+
+
 def made(name):
     """Returns a layer, or one with a scheme."""
     if name in SCHEMES:

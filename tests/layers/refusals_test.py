@@ -6,6 +6,7 @@ deep inside of TensorFlow.
 Shapes: B batch, H heads, Q queries, K keys, F features.
 """
 
+import inspect
 import json
 from unittest import mock
 
@@ -17,59 +18,25 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
-from relpos_tf.layers import dropout
 from relpos_tf.layers import embeddings
-from relpos_tf.layers import keras_attention
 from relpos_tf.layers import relations
-from relpos_tf.layers import sublayers
 from relpos_tf.layers.positions import additive
-from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
-from relpos_tf.layers.positions import window
 from relpos_tf.models import transformer as model_lib
 from tests import testing
+from tests.layers import public_layers_test
 
 B, H, Q, K, F = 2, 3, 5, 7, 12
-SIZE = {"hidden_size": F}
-SIZES = SIZE | {"num_heads": H}
+SIZES = {"hidden_size": F, "num_heads": H}
 NORMS = {"norm_before": True, "norm_after": False}
 NO_SIZE = (0, 12.0, "12", None, True)
 NO_DISTANCE = (-1, 2.5, True)
 NO_FRACTION = (-0.1, 1, float("nan"), "0.5", True)
 NO_CHOICE = ("other", None)
-# Good arguments of each class.
-GOOD = {
-    attention.TransformerAttention: SIZES | {"dropout": 0.1},
-    shaw.Shaw: {
-        "max_relative_position": 3,
-        "max_relative_position_right": 2,
-        "implementation": "auto",
-    },
-    window.Window: {"window": 1},
-    window.Direction: {"direction": "split"},
-    localness.Localness: {"kind": "fixed"},
-    head_window.HeadWindow: {"heads": 3},
-    bucketed.Bucketed: {"num_buckets": 32, "max_distance": 10**5},
-    relations.RelationAttention: SIZES | {"num_relations": 5},
-    embeddings.TokenEmbedding: SIZE | {"vocab_size": 7},
-    embeddings.TargetSpaceEmbedding: SIZE | {"space_id": 2, "spaces": 3},
-    embeddings.LearnedPositions: SIZE | {"max_length": 7},
-    sublayers.FeedForward: SIZE | {"filter_size": 17, "relu_dropout": 0.1},
-    sublayers.Residual: NORMS | {"rate": 0.1, "epsilon": 1e-6},
-    dropout.Dropout: {"rate": 0.5},
-    keras_attention.RelativeMultiHeadAttention: {
-        "num_heads": 3,
-        "key_dim": 5,
-        "value_dim": 7,
-        "max_relative_position": 2,
-        "dropout": 0.1,
-        "implementation": "auto",
-    },
-}
-# Bad values of their arguments.
+# Bad values of arguments.
 COUNTS = "hidden_size filter_size vocab_size spaces max_length num_relations"
 BAD = {
     **dict.fromkeys(f"{COUNTS} num_heads key_dim".split(), NO_SIZE),
@@ -77,7 +44,7 @@ BAD = {
     "value_dim": (0, 12.0),
     "max_relative_position": (None, *NO_DISTANCE),
     "max_relative_position_right": NO_DISTANCE,
-    "window": (None, 0, *NO_DISTANCE),
+    "window": (None, 0, -1),
     "implementation": NO_CHOICE,
     "direction": NO_CHOICE,
     "kind": NO_CHOICE,
@@ -86,6 +53,12 @@ BAD = {
     "max_distance": (8, 0),
     "space_id": (-1, 1.5),
     "epsilon": (-1e-6, float("inf"), "1e-6"),
+}
+# Good arguments of each class that has such an argument.
+GOOD = {
+    kind: arguments
+    for kind, arguments in public_layers_test.constructors()
+    if BAD.keys() & inspect.signature(kind.__init__).parameters
 }
 
 
@@ -273,7 +246,7 @@ CALLS = {
 class RefusalsTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*GOOD)
     def test_a_wrong_argument_is_refused(self, kind):
-        for name in GOOD[kind].keys() - NORMS.keys():
+        for name in BAD.keys() & inspect.signature(kind.__init__).parameters:
             for value in BAD[name]:
                 with self.subTest(name=name, value=value):
                     with self.assertRaises(errors.UserError) as caught:

@@ -12,7 +12,6 @@ from relpos_tf import hparam
 from relpos_tf.models import run_dir
 from tests import folders
 from tests import tiny_run
-from tests.models import example
 
 
 def event(step, **more):
@@ -106,18 +105,6 @@ class RunDirTest(folders.TestCase):
             errors.UserError, f"line 2, is damaged: .*{expected}.*Remove the"
         ):
             self.run.read_metrics()
-
-    def test_line_that_the_disk_had_no_room_for_is_dropped(self):
-        self.run.append_metrics(event(1))
-        path = self.run.path / "metrics.jsonl"
-        limit = path.stat().st_size + 5
-        with (
-            example.files_up_to(limit),
-            self.assertRaisesRegex(OSError, "File too large"),
-        ):
-            self.run.append_metrics(event(2))
-        self.assertGreater(path.stat().st_size, limit - 5)
-        self.assertEqual(self.run.read_metrics(), [event(1)])
 
     @parameterized.parameters(
         ({"tokenizer_sha256": 7}, "`tokenizer_sha256` must be of"),

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
-from tensorflow.python.framework import config
 
 from relpos_tf import errors
 from relpos_tf import fields
@@ -141,25 +140,6 @@ class UpdateTest(tf.test.TestCase, parameterized.TestCase):
         found += losses(other, [[full]])
         self.assertGreater(np.diff(np.sort(found)).min(), 1e-3, found)
         self.assertEqual(losses(two, [parts[2]]), [found[2]])
-
-    def test_deterministic_training_gives_the_same_bits_again(self):
-        tf.config.experimental.enable_op_determinism()
-        self.addCleanup(config.disable_op_determinism)
-        # Built while operations are deterministic.
-        one = replicas.Machine(2, 2, DROPPED, breakable.BagOfWords)
-        states = []
-        for _ in range(2):
-            one.reset()
-            one.train(
-                [
-                    replicas.split(pairs, 4, "equal", None)
-                    for pairs in replicas.sentences(7)
-                ]
-            )
-            states.append(one.state())
-        self.assertTrue(replicas.same_bits(*states))
-        for name, value in states[0].items():
-            self.assertAllEqual(value[0], value[1], name)  # both replicas
 
 
 class TagsTest(tf.test.TestCase):

@@ -8,6 +8,7 @@ import numpy as np
 
 from relpos_tf.bin import average
 from relpos_tf.data import plan as plan_lib
+from relpos_tf.models import averages
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from tests.bin import calls
@@ -53,7 +54,7 @@ class EpochEndsTest(tiny_runs.TestCase):
         path = self.folder / "whole"
         # The last three ends and, with 25, the last two.
         self.assertEqual(run_dir.all_steps(path), [17, 19, 20, 25])
-        self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
+        self.assertEqual(averages.ends_of_epochs(path, 9), [17, 19, 25])
         ends = [self.values_in(path / f"ckpt-{step}") for step in (17, 19, 25)]
         found = self.values_in(path / "average" / "ckpt-25")
         checked = 0
@@ -68,7 +69,7 @@ class EpochEndsTest(tiny_runs.TestCase):
     def test_every_end_is_found_with_three_batches_of_an_update(self):
         hparams = "average_epochs=9,optimizer_multistep_accumulate_steps=3"
         self.train("all", ENDS_OF_THREE[-1], hparams)
-        found = run_dir.epoch_ends(self.folder / "all")
+        found = averages.ends_of_epochs(self.folder / "all", 9)
         self.assertEqual(found, ENDS_OF_THREE)
 
     def test_a_run_killed_anywhere_gives_the_same_average(self):
@@ -97,9 +98,9 @@ class EpochEndsTest(tiny_runs.TestCase):
             ):
                 self.train("killed", 25)
             self.assertEqual(run_dir.all_steps(path), steps)
-            self.assertEqual(run_dir.epoch_ends(path), ends)
+            self.assertEqual(averages.ends_of_epochs(path, 9), ends)
         found = self.train("killed", 25)
-        self.assertEqual(run_dir.epoch_ends(path), [17, 19, 25])
+        self.assertEqual(averages.ends_of_epochs(path, 9), [17, 19, 25])
         self.assert_same_values(found, "whole/average/ckpt-25")
         self.assert_same_values("killed/ckpt-25", "whole/ckpt-25")
 

@@ -1,5 +1,6 @@
 """The checkpoints and events that a resumed run keeps."""
 
+import dataclasses
 import shutil
 from unittest import mock
 
@@ -77,16 +78,6 @@ class RetentionTest(tiny_runs.TestCase):
         ):
             trainer.train()
 
-    def test_events_before_the_first_checkpoint_are_removed(self):
-        trainer = self.trainer("begun", 1)
-        trainer.run.append_metrics(
-            {"step": 3, "split": "dev", "loss": 1.0, "bleu": 7.0}
-        )
-        with tiny_runs.untraced():
-            trainer.train()
-        splits = [event["split"] for event in trainer.run.read_metrics()]
-        self.assertEqual(splits, ["train"])
-
 
 class ConditionsTest(tiny_runs.TestCase):
     hparams = tiny_runs.HPARAMS.replace(beam_size=1, extra_length=1)
@@ -146,6 +137,11 @@ class ConditionsTest(tiny_runs.TestCase):
             ):
                 found.append(str(trainer._conditions))
         self.assertLen(set(found), len(found))
+        trainer._problem = dataclasses.replace(
+            self.problem, target_language="zh"
+        )
+        del trainer._conditions  # which are cached
+        self.assertEqual(trainer._conditions["bleu_tokenize"], "zh")
 
     def test_scores_under_other_conditions_are_not_compared(self):
         run = self.train("run", 4, [8.0, 7.0], keep_checkpoint_max=2).run

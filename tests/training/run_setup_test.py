@@ -229,23 +229,6 @@ class VocabularyTest(folders.TestCase):
             run_setup.describe(pets, str(folder), trainer)
         return logs.records[-1]
 
-    def test_the_pieces_of_a_tag_are_counted_for_one_corpus_too(self):
-        folder = self.folder
-        pieces.learn(
-            pieces.count_words(["dogs", "dig"]), folder / "old.model", 266
-        )
-        pets = problem_test.make(
-            [("dogs", "dig")] * 3,
-            train_tags=("<dig>",),
-            tokenizer_file=str(folder / "old.model"),
-        )
-        pets.prepare(folder)
-        # A blank, three letters that are pieces, and two bytes.
-        line = "tag <dig>: 3 pairs; the tag is 6 pieces, 2 of them bytes."
-        self.assertEqual(
-            self.described(pets, folder, 1).getMessage(), f"Corpus 1, {line}"
-        )
-
     @parameterized.parameters(
         ("7 dogs", "INFO", "1\\.\\d\\d ids a word, 0.0% bytes; on the text of"),
         ("щука", "WARNING", "not fit.* 9\\.00 ids a word, 88.9% bytes; on the"),
