@@ -12,8 +12,8 @@ or each distance, and a column for each key. With k = 1 and three positions:
 `_by_key` reads a number for each pair in one gather with constant indices.
 `_by_distance` moves row i by i columns: zeros around the flat matrix, read in
 rows that are one column longer. (`relative_ops` does the same in `keras.ops`,
-by more operations, and their gradients have more.) Products with the vectors of all distances, E,
-give equation 3 and the gradients of both tables:
+by more operations, and their gradients have more.) Products with the vectors of
+all distances, E, give equation 3 and the gradients of both tables:
 
     e[i, j] = q[i] . key[j] + (q table')[i, row of j - i]
     z[i]    = sum_j w[i, j] value[j] + sum_d w[i, i + d] E[d]
