@@ -84,14 +84,12 @@ class Bitext:
         target: Side.
         folders: Sub-folders of `--tmp_dir`, searched before `--tmp_dir`
             itself. The first one gets the downloads.
-        num_lines: int or None. The number of lines, if known.
     """
 
     source: Side
     target: Side
     _: dataclasses.KW_ONLY
     folders: tuple[str, ...]
-    num_lines: int | None = None
 
 
 class ParallelText:
@@ -99,14 +97,13 @@ class ParallelText:
 
     Args:
         files: (source path, target path) of each corpus.
-        num_lines: Expected lines of each corpus, or None; none: all None.
         checksums: The expected sha256 of the two files of each corpus; none:
             those of the first reading.
 
     Raises:
         UserError: a file is missing, empty or no text in UTF-8, or two do not
-            have the same number of lines, or not the expected number; here and
-            at the end of each reading: what was read is not as expected.
+            have the same number of lines; here and at the end of each reading:
+            what was read is not as expected.
 
     Attributes:
         files: (source path, target path) of each corpus.
@@ -115,14 +112,13 @@ class ParallelText:
     def __init__(
         self,
         files: Sequence[tuple[str | pathlib.Path, str | pathlib.Path]],
-        num_lines: Sequence[int | None] = (),
         checksums: Iterable[tuple[str, ...]] = (),
     ):
         self.files, self._count = list(files), 0
         self._checksums = dict(zip(self.files, checksums, strict=False))
-        for pair, expected in itertools.zip_longest(files, num_lines):
+        for pair in self.files:
             with self._unchanged(pair) as digests:
-                self._count += _check_pair(pair, digests, expected)
+                self._count += _check_pair(pair, digests)
 
     def __len__(self) -> int:
         return self._count
@@ -180,7 +176,7 @@ def read(corpora: Sequence[Bitext], tmp_dir: str | None) -> ParallelText:
         )
         for corpus in corpora
     ]
-    return ParallelText(found, [corpus.num_lines for corpus in corpora])
+    return ParallelText(found)
 
 
 def find(
@@ -308,22 +304,18 @@ def plain_text(sgm: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def _check_pair(pair, digests, expected: int | None) -> int:
+def _check_pair(pair, digests) -> int:
     """Returns the number of lines, or raises unless both files have as many."""
     source, target = pair
     counts = [
         sum(1 for _ in lines)
         for lines in map(text.checked_lines, pair, digests)
     ]
-    if counts[0] == counts[1] and counts[0] and expected in (None, counts[0]):
+    if counts[0] == counts[1] and counts[0]:
         return counts[0]
-    wanted, advice = "as many lines in both files, and at least one", ""
-    if expected:
-        wanted = f"{expected} lines in each file"
-        advice = " Put the files of this data set into --tmp_dir."
     raise errors.UserError(
-        f"Expected {wanted}. Received: {source} has {counts[0]} lines, "
-        f"{target} has {counts[1]} lines.{advice}"
+        "Expected as many lines in both files, and at least one. Received: "
+        f"{source} has {counts[0]} lines, {target} has {counts[1]} lines."
     )
 
 

@@ -111,7 +111,7 @@ def opened(
         UserError: see `corpora.ParallelText`.
     """
     texts = [
-        corpora_lib.ParallelText(pairs, (), zip(*expected, strict=True))
+        corpora_lib.ParallelText(pairs, zip(*expected, strict=True))
         for pairs, *expected in zip(found, *checksums, strict=True)
     ]
     return texts[0] if len(texts) == 1 else corpora_lib.KeptApart(texts)

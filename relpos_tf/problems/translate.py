@@ -22,7 +22,6 @@ from relpos_tf.problems import own_files
 from relpos_tf.problems import problem
 from relpos_tf.problems import tatoeba
 from relpos_tf.problems import wmt
-from relpos_tf.problems.generated import lists
 from relpos_tf.problems.generated import phrases
 
 # Text of the web has characters of every script. The rarest five in ten
@@ -34,13 +33,6 @@ _COVERAGE = 0.9995
 def translate_ende_phrases() -> problem.Problem:
     """Generated numbers, dates and quantities. Nothing is downloaded."""
     return generated_problem("translate_ende_phrases", phrases.pairs, 512)
-
-
-@registry.register_problem
-def translate_ende_lists() -> problem.Problem:
-    """Generated lists, equally many of every length; see `lists.py`."""
-    # A piece for each word, so that lengths in ids are even, too.
-    return generated_problem("translate_ende_lists", lists.pairs, 1024)
 
 
 @registry.register_problem

@@ -65,8 +65,8 @@ def splits(target: str) -> dict[str, list[corpora.Bitext]]:
     test = f"{stem}-src.en.sgm", f"{stem}-ref.{target}.sgm"
     return {
         "train": train,
-        "dev": [_held_out("newstest2013", _NEWSTEST2013, target, dev, 3000)],
-        "test": [_held_out("newstest2014", _NEWSTEST2014, target, test, 3003)],
+        "dev": [_held_out("newstest2013", _NEWSTEST2013, target, dev)],
+        "test": [_held_out("newstest2014", _NEWSTEST2014, target, test)],
     }
 
 
@@ -87,11 +87,10 @@ def _held_out(
     remote: corpora.Remote,
     target: str,
     members: tuple[str, str],
-    num_lines: int,
 ) -> corpora.Bitext:
     """Returns a test set; `--tmp_dir` may hold it as plain text."""
     sides = [
         corpora.Side(f"{name}-en{target}.{language}", remote, member)
         for language, member in zip(("en", target), members, strict=True)
     ]
-    return corpora.Bitext(*sides, folders=_FOLDERS, num_lines=num_lines)
+    return corpora.Bitext(*sides, folders=_FOLDERS)

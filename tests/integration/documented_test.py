@@ -128,10 +128,10 @@ class DocumentedCommandsTest(absltest.TestCase):
         self.assertEqual(output, "runs/mine/average/ckpt-1\n")
         self.run_documented(
             "datagen --problem=translate_ende_wmt14",
-            "--problem=translate_ende_lists",
+            "--problem=algorithmic_copy",
             file="relpos_tf/bin/datagen.py",
         )
-        prepared = pathlib.Path("data/translate_ende_lists/train.ids")
+        prepared = pathlib.Path("data/algorithmic_copy/train.ids")
         self.assertTrue(prepared.is_file())
 
     def test_commands_that_export(self):

@@ -182,12 +182,12 @@ class ArchiveTest(FolderTest):
 
 
 class ReadTest(FolderTest):
-    def corpus(self, remote=None, members=(None, None), num_lines=None):
+    def corpus(self, remote=None, members=(None, None)):
         sides = [
             corpora.Side(f"a.{language}", remote, member)
             for language, member in zip(("en", "de"), members, strict=True)
         ]
-        return corpora.Bitext(*sides, folders=("corpus",), num_lines=num_lines)
+        return corpora.Bitext(*sides, folders=("corpus",))
 
     def read(self, *arguments):
         return list(corpora.read([self.corpus(*arguments)], str(self.tmp_dir)))
@@ -197,7 +197,7 @@ class ReadTest(FolderTest):
             (self.write("a.en", b"1\n2\n"), self.write("a.de", b"eins\nzwei")),
             (self.write("b.en", b"3\r\n"), self.write("b.de", b"drei\x0b\n")),
         ]
-        pairs = corpora.ParallelText(files, [2, None])
+        pairs = corpora.ParallelText(files)
         expected = [("1", "eins"), ("2", "zwei"), ("3", "drei\x0b")]
         self.assertLen(pairs, 3)
         self.assertEqual(list(pairs), expected)
@@ -231,26 +231,17 @@ class ReadTest(FolderTest):
         two = self.write("a.en", b"1\n2\n")
         three = self.write("a.de", b"1\n2\n3\n")
         empty = self.write("a.fr", b"")
-        for pair, expected, counts in (
-            ((two, three), None, (2, 3)),
-            ((empty, two), None, (0, 2)),
-            ((empty, empty), None, (0, 0)),
-            ((two, two), 29, (2, 2)),
-        ):
-            with self.assertRaises(errors.UserError) as raised:
-                corpora.ParallelText([pair], [expected])
-            for path, count in zip(pair, counts, strict=True):
-                self.assertIn(
-                    f"{path} has {count} lines", str(raised.exception)
-                )
+        pairs = (two, three, "23"), (empty, two, "02"), (empty, empty, "00")
+        for a, b, counts in pairs:
+            words = f"{a} has {counts[0]} lines, {b} has {counts[1]} lines"
+            with self.assertRaisesRegex(errors.UserError, words):
+                corpora.ParallelText([(a, b)])
 
     def test_files_at_hand_are_taken_those_of_the_sub_folder_first(self):
         self.write("a.en", b"other\nfile\n")
         self.write("corpus/a.en.gz", gzip.compress(b"1\n"))
         self.write("a.de", b"eins\n")
         self.assertEqual(self.read(), [("1", "eins")])
-        with self.assertRaisesRegex(errors.UserError, "7 lines"):
-            self.read(None, (None, None), 7)
 
     def test_missing_files_are_downloaded_and_unpacked_once(self):
         archive = self.archive(

@@ -56,9 +56,6 @@ class Multi30kTest(folders.TestCase):
                 )
                 path = self.files / f"{stem}.{language}.gz"
                 path.write_bytes(gzip.compress("".join(lines).encode()))
-        self.enter_context(
-            absltest.mock.patch.dict(multi30k.NUM_LINES, self.SIZES)
-        )
         self.urlopen = self.enter_context(
             absltest.mock.patch.object(
                 urllib.request,

@@ -6,19 +6,10 @@ import random
 from absl.testing import absltest
 from absl.testing import parameterized
 
-from relpos_tf.problems.generated import lists
 from relpos_tf.problems.generated import phrases
+from tests import examples
 
-SIZES = {
-    phrases: {"train": 20_000, "dev": 400, "test": 500},
-    lists: {"train": 20_000, "dev": 400, "test": 1000},
-}
-
-
-def drawn(count):
-    """Returns phrases, some of them twice."""
-    generator = random.Random(3)
-    return [phrases.sample(generator) for _ in range(count)]
+lists = examples.load("lists")
 
 
 class SplitsTest(parameterized.TestCase):
@@ -31,17 +22,17 @@ class SplitsTest(parameterized.TestCase):
         self, module, dev, test, checksum
     ):
         all_pairs = {
-            split: list(module.pairs(split)) for split in SIZES[module]
+            split: list(module.pairs(split)) for split in module.SPLIT_SIZES
         }
         for split, pairs in all_pairs.items():
-            self.assertLen(pairs, SIZES[module][split])
+            self.assertLen(pairs, module.SPLIT_SIZES[split])
             for source, _ in pairs[:500]:
                 digest = hashlib.sha256(source.encode()).hexdigest()
                 rank = int(digest[:16], 16) % 1000
                 expected = "test" if rank < dev + test else "train"
                 self.assertEqual("dev" if rank < dev else expected, split)
         sources = [s for pairs in all_pairs.values() for s, _ in pairs]
-        self.assertLen(set(sources), sum(SIZES[module].values()))
+        self.assertLen(set(sources), sum(module.SPLIT_SIZES.values()))
         # Scores on other text could not be compared with older ones.
         lines = "".join(f"{s}\t{t}\n" for s, t in all_pairs["test"])
         digest = hashlib.sha256(lines.encode()).hexdigest()
@@ -50,8 +41,9 @@ class SplitsTest(parameterized.TestCase):
 
 class PhrasesTest(absltest.TestCase):
     def test_one_english_phrase_has_one_translation(self):
-        translations = {}
-        for phrase in drawn(40_000):
+        translations, generator = {}, random.Random(3)
+        for _ in range(40_000):
+            phrase = phrases.sample(generator)
             said = phrase.say("de")
             known = translations.setdefault(phrase.say("en"), said)
             self.assertEqual(known, said)

@@ -1,4 +1,8 @@
-"""Lists of generated phrases, equally many of every length.
+r"""Lists of generated phrases, equally many of every length.
+
+    relpos-compare --usr_dir=examples/lists --problem=translate_ende_lists \
+        --preset=length --train_max_length=20 --train_steps=2000 \
+        --output_dir=runs/length_lists
 
 They show how a model translates sentences longer than its training sentences:
 that takes many long sentences of the same kind as the short ones. A list has
@@ -15,6 +19,8 @@ import random
 import re
 from collections.abc import Iterator
 
+from relpos_tf import registry
+from relpos_tf.problems import translate
 from relpos_tf.problems.generated import phrases
 
 # Each a multiple of the number of lengths.
@@ -30,6 +36,13 @@ _KINDS = {
 # The kind of a list is drawn from these: one in four has numbers.
 _KIND_OF_LIST = ("things", "things", "things", "numbers")
 _POOL_DRAWS = 50_000  # phrases among which the items are chosen
+
+
+@registry.register_problem
+def translate_ende_lists():
+    """Generated lists, equally many of every length."""
+    # A piece for each word, so that lengths in ids are even, too.
+    return translate.generated_problem("translate_ende_lists", pairs, 1024)
 
 
 def pairs(split: str) -> Iterator[tuple[str, str]]:
