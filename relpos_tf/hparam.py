@@ -158,6 +158,9 @@ class HParams(fields.Record):
     localness: str = choice("none", "fixed", "layer", "query")
     # The fixed width; sigma is half of it.
     localness_window: int = number(10, 1, 1_000_000, when="localness=fixed")
+    # Only this number of the lowest encoder layers have the Gaussian bias; 0:
+    # all layers of both stacks.
+    localness_layers: int = number(3, most=1000, when="localness!=none")
     # Before each sublayer; n: layer normalisation.
     layer_preprocess_sequence: str = choice("none", "n")
     # After each sublayer: dropout (d), residual connection (a), and layer

@@ -356,11 +356,14 @@ def block(
     """One layer of the encoder, or with `memory` of the decoder."""
     heads, epsilon = hparams.num_heads, hparams.norm_epsilon
     kind = {}
-    lowest = hparams.attention_window_layers
-    if not lowest or (memory is None and layer < lowest):
+
+    def has(lowest):
+        return not lowest or (memory is None and layer < lowest)
+
+    if has(hparams.attention_window_layers):
         kind["window"] = hparams.attention_window
         kind["heads_window"] = hparams.attention_window_heads
-    if hparams.localness != "none":
+    if hparams.localness != "none" and has(hparams.localness_layers):
         kind["localness"] = hparams.localness
         kind["localness_window"] = hparams.localness_window
     if hparams.self_attention_type in (

@@ -68,6 +68,7 @@ KINDS = {
         "max_relative_position_right": 1,
         "decoder_self_attention_type": "dot_product_rotary",
         "localness": "query",
+        "localness_layers": 0,
         "num_decoder_layers": 2,
         "layer_preprocess_sequence": "n",
         "layer_postprocess_sequence": "da",
