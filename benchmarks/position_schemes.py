@@ -39,6 +39,7 @@ SCHEMES = {
     "T5's bias": "pos=none,self_attention_type=dot_product_relative_bias",
     "ALiBi": "pos=none,self_attention_type=dot_product_alibi",
     "rotary": "pos=none,self_attention_type=dot_product_rotary",
+    "KERPLE": "pos=none,self_attention_type=dot_product_kerple",
     "localness, fixed": "localness=fixed,localness_layers=0",
     "localness, layer": "localness=layer,localness_layers=0",
     "localness, query": "localness=query,localness_layers=0",

@@ -16,6 +16,7 @@
 | `transformer_shape` | Kiyono et al. 2021 |
 | `transformer_t5_bias` | Raffel et al. 2020 |
 | `transformer_rotary` | Su et al. 2021 |
+| `transformer_kerple` | Chi et al. 2022 |
 | `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
 | `transformer_relative{,_big,_tiny}_t2t` | tensor2tensor, relative positions |
 

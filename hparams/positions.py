@@ -28,6 +28,21 @@ def transformer_alibi() -> hparam.HParams:
 
 
 @registry.register_hparams
+def transformer_kerple() -> hparam.HParams:
+    r"""Logarithmic biases by distance (Chi et al., 2022), on both sides.
+
+        relpos-trainer --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_kerple --worker_gpu=8
+
+    Cost: as `transformer_base`, and 16 weights for each layer. Score: not
+    measured; the paper trains language models and gives no BLEU.
+    """
+    return transformer.transformer_base().replace(
+        self_attention_type="dot_product_kerple", pos="none"
+    )
+
+
+@registry.register_hparams
 def transformer_shape() -> hparam.HParams:
     r"""Sinusoids that begin at random positions (SHAPE; Kiyono et al., 2021).
 

@@ -237,6 +237,26 @@ def t5_bias(table, queries, keys, max_distance, bidirectional):
     return bias
 
 
+def pair_bias(scheme, weights, head, i, j):
+    """Returns the bias of a query at i and a key at j: Press et al., Chi et al.
+
+    Args:
+        scheme: "alibi", for two or three heads; "kerple"; or one without.
+        weights: dict of the weights of the attention, by path.
+        head: int.
+        i: int, and
+        j: int.
+    """
+    distance = abs(j - i)
+    if scheme == "alibi":
+        # Of 3 heads, the third slope is the first of 4 heads'.
+        return -[2.0**-4, 2.0**-8, 2.0**-2][head] * distance
+    if scheme == "kerple":
+        r1, r2 = (abs(weights[f"kerple_{r}"][head]) for r in ("r1", "r2"))
+        return -r1 * np.log(1 + r2 * distance)
+    return 0.0
+
+
 def multihead(
     weights,
     num_heads,
@@ -263,7 +283,7 @@ def multihead(
         memory: `[B, K, F]`.
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `TransformerAttention`, and so are the others.
-        scheme: None, "alibi" for two or three heads, or "rotary".
+        scheme: None, "rotary", or as of `pair_bias`.
         t5: None, or the arguments of `t5_bias` from max_distance on, for the
             table "relative_attention_bias".
         left: As of `distance_vector`.
@@ -294,11 +314,8 @@ def multihead(
     more = other_logits(
         weights, q, k, allowed, queries, localness, localness_window
     )
-    if scheme == "alibi":
-        distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))
-        # Of 3 heads, the third slope is the first of 4 heads'.
-        slopes = np.array([2.0**-4, 2.0**-8, 2.0**-2])[:num_heads]
-        more = more - slopes[:, None, None] * distance
+    for h, n, j in np.ndindex(more.shape[1:]):
+        more[:, h, n, j] += pair_bias(scheme, weights, h, first + n, j)
     if t5:
         table = weights["relative_attention_bias"]
         more = more + t5_bias(table, *seen.shape[2:], *t5)
@@ -366,11 +383,7 @@ def block(
     if hparams.localness != "none" and has(hparams.localness_layers):
         kind["localness"] = hparams.localness
         kind["localness_window"] = hparams.localness_window
-    if hparams.self_attention_type in (
-        "dot_product_alibi",
-        "dot_product_rotary",
-    ):
-        kind["scheme"] = hparams.self_attention_type.rpartition("_")[2]
+    kind["scheme"] = hparams.self_attention_type.removeprefix("dot_product_")
     if hparams.self_attention_type == "dot_product_relative_bias":
         most = hparams.relative_attention_max_distance
         kind["t5"] = most, memory is None

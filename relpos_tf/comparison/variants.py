@@ -64,6 +64,7 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("t5-bias", "self_attention_type=dot_product_relative_bias"),
         ("alibi", "self_attention_type=dot_product_alibi"),
         ("rotary", "self_attention_type=dot_product_rotary"),
+        ("kerple", "self_attention_type=dot_product_kerple"),
         (
             "convolutional",
             f"{_SINUSOIDS},attention_window=5,attention_window_layers=3",

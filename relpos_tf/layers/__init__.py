@@ -37,6 +37,7 @@ _NAMES = {
     "positions.bucketed": ("Bucketed",),
     "positions.alibi": ("Alibi",),
     "positions.rotary": ("Rotary",),
+    "positions.kerple": ("Kerple",),
     "positions.window": ("Window", "Direction"),
     "positions.additive": ("Additive", "FeatureWise"),
     "positions.head_window": ("HeadWindow",),

@@ -6,6 +6,7 @@ from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import head_window
+from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import scheme
@@ -42,6 +43,7 @@ _SELF_ATTENTION = {
     "dot_product_relative_bias": _bucketed,
     "dot_product_alibi": lambda hparams, is_encoder: alibi.Alibi(),
     "dot_product_rotary": lambda hparams, is_encoder: rotary.Rotary(),
+    "dot_product_kerple": lambda hparams, is_encoder: kerple.Kerple(),
 }
 
 # attention_score: the scheme of all attention.

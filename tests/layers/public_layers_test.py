@@ -61,6 +61,7 @@ SCHEMES = {
     "Bucketed": {},
     "Alibi": {},
     "Rotary": {},
+    "Kerple": {},
     "Window": {"window": 2},
     "Direction": {"direction": "split"},
     "Additive": {},

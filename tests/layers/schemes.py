@@ -7,6 +7,7 @@ from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import head_window
+from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
@@ -32,6 +33,7 @@ _SCHEMES = {
     "t5": bucketed.Bucketed,
     "alibi": alibi.Alibi,
     "rotary": rotary.Rotary,
+    "kerple": kerple.Kerple,
 }
 _RELATIVE = {"max_relative_position": 2}
 _SHARED = _RELATIVE | {"heads_share": True}
@@ -74,6 +76,7 @@ KINDS = {
     "additive_shared": {"score": "additive", "localness": "query"} | _SHARED,
     "alibi": {"alibi": ()},
     "rotary": {"rotary": ()},
+    "kerple": {"kerple": ()},
     "t5": {"t5": (8, 5)},
 }
 # What a decoder may have: it sees no later position anyway.

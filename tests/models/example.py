@@ -43,6 +43,7 @@ VARIANTS = {
     "relative_attention_num_buckets=8,relative_attention_max_distance=6",
     "alibi": "self_attention_type=dot_product_alibi",
     "rotary": "self_attention_type=dot_product_rotary",
+    "kerple": "self_attention_type=dot_product_kerple",
     # k of 3 before and 1 after a query; in the decoder 1 before it.
     "k_apart": "max_relative_position=3,max_relative_position_right=1,"
     "decoder_max_relative_position=1",

@@ -4,7 +4,8 @@ A scheme takes part by the hooks that it overrides:
 
     rotate    changes projected queries and keys                        rotary
     bias      adds to the logits; -1e9 forbids a pair
-                               ALiBi, T5's bias, windows, direction, localness
+                               ALiBi, T5's bias, KERPLE, windows, direction,
+                                                                localness
     logits    adds a product with the queries to q k^T            Shaw's keys
     output    adds a product with the weights to w v            Shaw's values
     attend    replaces products and softmax          scores of another kind
@@ -135,6 +136,11 @@ def share(layers: Iterable[keras.layers.Layer], pairs: pairs_lib.Pairs) -> None:
             groups.setdefault(type(one), []).append(one)
     for kind, schemes in groups.items():
         kind.share(schemes, pairs)
+
+
+def exact(variable: keras.Variable) -> tf.Tensor:
+    """Returns a variable in the dtype of biases: float32, or float64."""
+    return tf.cast(variable.value, pairs_lib.sum_dtype(variable.dtype))
 
 
 def glorot_uniform(fans: int) -> keras.initializers.Initializer:
