@@ -40,6 +40,7 @@ SCHEMES = {
     "ALiBi": "pos=none,self_attention_type=dot_product_alibi",
     "rotary": "pos=none,self_attention_type=dot_product_rotary",
     "KERPLE": "pos=none,self_attention_type=dot_product_kerple",
+    "FIRE": "pos=none,self_attention_type=dot_product_fire",
     "localness, fixed": "localness=fixed,localness_layers=0",
     "localness, layer": "localness=layer,localness_layers=0",
     "localness, query": "localness=query,localness_layers=0",

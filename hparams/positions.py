@@ -43,6 +43,22 @@ def transformer_kerple() -> hparam.HParams:
 
 
 @registry.register_hparams
+def transformer_fire() -> hparam.HParams:
+    r"""Biases by a small network of distances (FIRE; Li et al., 2024).
+
+        relpos-trainer --problem=translate_ende_wmt14 \
+            --hparams_set=transformer_fire --worker_gpu=8
+
+    Cost: as `transformer_base`, and 354 weights for each layer of the encoder,
+    322 for each of the decoder. Score: not measured; the paper trains language
+    models and gives no BLEU.
+    """
+    return transformer.transformer_base().replace(
+        self_attention_type="dot_product_fire", pos="none"
+    )
+
+
+@registry.register_hparams
 def transformer_shape() -> hparam.HParams:
     r"""Sinusoids that begin at random positions (SHAPE; Kiyono et al., 2021).
 

@@ -27,6 +27,7 @@ SELF_ATTENTION_TYPES = (
     "dot_product_alibi",
     "dot_product_rotary",
     "dot_product_kerple",
+    "dot_product_fire",
 )
 OWN_TYPES: list[str] = []  # those of users, which `registry` adds
 # The factors of a learning_rate_schedule, which `training.schedules` has.
@@ -102,7 +103,7 @@ class HParams(fields.Record):
     max_position_shift: int = number(
         0, 0, 10_000, when="pos|decoder_pos=timing"
     )
-    # Relative positions: none, Shaw's, T5's bias, ALiBi, rotary or KERPLE.
+    # Relative positions: none, Shaw's, T5's bias, ALiBi, rotary, KERPLE, FIRE.
     self_attention_type: str = choice(*SELF_ATTENTION_TYPES, of=OWN_TYPES)
     # Relative positions of the decoder; same: as self_attention_type.
     decoder_self_attention_type: str = choice(

@@ -238,10 +238,11 @@ def t5_bias(table, queries, keys, max_distance, bidirectional):
 
 
 def pair_bias(scheme, weights, head, i, j):
-    """Returns the bias of a query at i and a key at j: Press et al., Chi et al.
+    """Press, Chi and Li et al.: the bias of a query at i and a key at j.
 
     Args:
-        scheme: "alibi", for two or three heads; "kerple"; or one without.
+        scheme: "alibi", for two or three heads; "kerple"; "fire"; or one
+            without a bias.
         weights: dict of the weights of the attention, by path.
         head: int.
         i: int, and
@@ -254,6 +255,13 @@ def pair_bias(scheme, weights, head, i, j):
     if scheme == "kerple":
         r1, r2 = (abs(weights[f"kerple_{r}"][head]) for r in ("r1", "r2"))
         return -r1 * np.log(1 + r2 * distance)
+    if scheme == "fire":
+        c, length = abs(weights["fire_c"]), 512 * abs(weights["fire_length"])
+        longest = max(length, i, j)
+        share = np.log(c * distance + 1) / np.log(c * longest + 1)
+        inputs = [share, np.sign(j - i)][: len(weights["fire_hidden"])]
+        hidden = inputs @ weights["fire_hidden"] + weights["fire_hidden_bias"]
+        return np.maximum(hidden, 0) @ weights["fire_output"][:, head]
     return 0.0
 
 

@@ -65,6 +65,7 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("alibi", "self_attention_type=dot_product_alibi"),
         ("rotary", "self_attention_type=dot_product_rotary"),
         ("kerple", "self_attention_type=dot_product_kerple"),
+        ("fire", "self_attention_type=dot_product_fire"),
         (
             "convolutional",
             f"{_SINUSOIDS},attention_window=5,attention_window_layers=3",

@@ -38,6 +38,7 @@ _NAMES = {
     "positions.alibi": ("Alibi",),
     "positions.rotary": ("Rotary",),
     "positions.kerple": ("Kerple",),
+    "positions.fire": ("Fire",),
     "positions.window": ("Window", "Direction"),
     "positions.additive": ("Additive", "FeatureWise"),
     "positions.head_window": ("HeadWindow",),

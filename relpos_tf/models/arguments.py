@@ -5,6 +5,7 @@ from relpos_tf import registry
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import fire
 from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
@@ -27,6 +28,11 @@ def _shaw(hparams, is_encoder):
     )
 
 
+def _fire(hparams, is_encoder):
+    del hparams
+    return fire.Fire(bidirectional=is_encoder)
+
+
 def _bucketed(hparams, is_encoder):
     return bucketed.Bucketed(
         hparams.relative_attention_num_buckets,
@@ -44,6 +50,7 @@ _SELF_ATTENTION = {
     "dot_product_alibi": lambda hparams, is_encoder: alibi.Alibi(),
     "dot_product_rotary": lambda hparams, is_encoder: rotary.Rotary(),
     "dot_product_kerple": lambda hparams, is_encoder: kerple.Kerple(),
+    "dot_product_fire": _fire,
 }
 
 # attention_score: the scheme of all attention.

@@ -73,6 +73,11 @@ KINDS = {
         "layer_preprocess_sequence": "n",
         "layer_postprocess_sequence": "da",
     },
+    "kerple_and_fire": {
+        "pos": "none",
+        "self_attention_type": "dot_product_fire",
+        "decoder_self_attention_type": "dot_product_kerple",
+    },
     "bias_and_alibi": {
         "filter_size": 4000,
         "pos": "none",

@@ -62,6 +62,7 @@ SCHEMES = {
     "Alibi": {},
     "Rotary": {},
     "Kerple": {},
+    "Fire": {"bidirectional": False},
     "Window": {"window": 2},
     "Direction": {"direction": "split"},
     "Additive": {},

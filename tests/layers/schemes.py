@@ -6,6 +6,7 @@ from relpos_tf.layers import attention
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import fire
 from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
@@ -34,6 +35,7 @@ _SCHEMES = {
     "alibi": alibi.Alibi,
     "rotary": rotary.Rotary,
     "kerple": kerple.Kerple,
+    "fire": fire.Fire,
 }
 _RELATIVE = {"max_relative_position": 2}
 _SHARED = _RELATIVE | {"heads_share": True}
@@ -77,6 +79,7 @@ KINDS = {
     "alibi": {"alibi": ()},
     "rotary": {"rotary": ()},
     "kerple": {"kerple": ()},
+    "fire": {"fire": ()},
     "t5": {"t5": (8, 5)},
 }
 # What a decoder may have: it sees no later position anyway.

@@ -44,6 +44,7 @@ VARIANTS = {
     "alibi": "self_attention_type=dot_product_alibi",
     "rotary": "self_attention_type=dot_product_rotary",
     "kerple": "self_attention_type=dot_product_kerple",
+    "fire": "self_attention_type=dot_product_fire",
     # k of 3 before and 1 after a query; in the decoder 1 before it.
     "k_apart": "max_relative_position=3,max_relative_position_right=1,"
     "decoder_max_relative_position=1",

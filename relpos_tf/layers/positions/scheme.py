@@ -4,8 +4,8 @@ A scheme takes part by the hooks that it overrides:
 
     rotate    changes projected queries and keys                        rotary
     bias      adds to the logits; -1e9 forbids a pair
-                               ALiBi, T5's bias, KERPLE, windows, direction,
-                                                                localness
+                               ALiBi, T5's bias, KERPLE, FIRE, windows,
+                                                     direction, localness
     logits    adds a product with the queries to q k^T            Shaw's keys
     output    adds a product with the weights to w v            Shaw's values
     attend    replaces products and softmax          scores of another kind

@@ -14,6 +14,7 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import fire
 from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import window
 from relpos_tf.utils import graphs
@@ -101,7 +102,7 @@ class BucketedTest(testing.LayerTestCase):
         is_zero = np.all(gradient == 0.0, 1)
         self.assertAllEqual(np.flatnonzero(is_zero), [3, 4, 7])
 
-    @parameterized.parameters(bucketed.Bucketed, kerple.Kerple)
+    @parameterized.parameters(bucketed.Bucketed, kerple.Kerple, fire.Fire)
     def test_bfloat16_has_its_bias_in_float32(self, kind):
         layer, half = (
             schemes.made(F, H, kind(), dtype=dtype)
