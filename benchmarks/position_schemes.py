@@ -41,6 +41,7 @@ SCHEMES = {
     "rotary": "pos=none,self_attention_type=dot_product_rotary",
     "KERPLE": "pos=none,self_attention_type=dot_product_kerple",
     "FIRE": "pos=none,self_attention_type=dot_product_fire",
+    "Transformer-XL": "pos=none,self_attention_type=dot_product_transformer_xl",
     "localness, fixed": "localness=fixed,localness_layers=0",
     "localness, layer": "localness=layer,localness_layers=0",
     "localness, query": "localness=query,localness_layers=0",

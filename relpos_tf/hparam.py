@@ -28,6 +28,7 @@ SELF_ATTENTION_TYPES = (
     "dot_product_rotary",
     "dot_product_kerple",
     "dot_product_fire",
+    "dot_product_transformer_xl",
 )
 OWN_TYPES: list[str] = []  # those of users, which `registry` adds
 # The factors of a learning_rate_schedule, which `training.schedules` has.
@@ -103,7 +104,8 @@ class HParams(fields.Record):
     max_position_shift: int = number(
         0, 0, 10_000, when="pos|decoder_pos=timing"
     )
-    # Relative positions: none, Shaw's, T5's bias, ALiBi, rotary, KERPLE, FIRE.
+    # Relative positions: none, Shaw's, T5's bias, ALiBi, rotary, KERPLE, FIRE
+    # or Transformer-XL's.
     self_attention_type: str = choice(*SELF_ATTENTION_TYPES, of=OWN_TYPES)
     # Relative positions of the decoder; same: as self_attention_type.
     decoder_self_attention_type: str = choice(

@@ -265,6 +265,24 @@ def pair_bias(scheme, weights, head, i, j):
     return 0.0
 
 
+def transformer_xl(weights, head, q, key, distance):
+    """Dai et al., 2019, section 3.3: the terms b, c and d of a logit.
+
+    Args:
+        weights: dict of the weights of the attention, by path.
+        head: int.
+        q: `[D]`, already scaled.
+        key: `[D]`.
+        distance: int: the query's position minus the key's.
+    """
+    depth = len(q)
+    u, v = (weights[f"transformer_xl_{x}"][head] / depth**0.5 for x in "uv")
+    (r,) = sinusoids([distance], depth * len(weights["transformer_xl_u"]))
+    projected = r @ weights["transformer_xl_kernel"]
+    own = projected[head * depth : (head + 1) * depth]
+    return u @ key + q @ own + v @ own
+
+
 def multihead(
     weights,
     num_heads,
@@ -291,7 +309,7 @@ def multihead(
         memory: `[B, K, F]`.
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `TransformerAttention`, and so are the others.
-        scheme: None, "rotary", or as of `pair_bias`.
+        scheme: None, "rotary", "transformer_xl", or as of `pair_bias`.
         t5: None, or the arguments of `t5_bias` from max_distance on, for the
             table "relative_attention_bias".
         left: As of `distance_vector`.
@@ -322,8 +340,13 @@ def multihead(
     more = other_logits(
         weights, q, k, allowed, queries, localness, localness_window
     )
-    for h, n, j in np.ndindex(more.shape[1:]):
-        more[:, h, n, j] += pair_bias(scheme, weights, h, first + n, j)
+    for b, h, n, j in np.ndindex(more.shape):
+        more[b, h, n, j] += pair_bias(scheme, weights, h, first + n, j)
+        if scheme == "transformer_xl":
+            distance = first + n - j
+            more[b, h, n, j] += transformer_xl(
+                weights, h, q[b, h, n], k[b, h, j], distance
+            )
     if t5:
         table = weights["relative_attention_bias"]
         more = more + t5_bias(table, *seen.shape[2:], *t5)

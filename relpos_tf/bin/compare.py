@@ -28,7 +28,8 @@ clipping distance k; table3, a^K and a^V; length, five kinds of positions,
 trained on sentences up to --train_max_length; depth, k of 1, 2 and 16 with 1, 2
 and 4 layers; localness, Gaussian biases; positions, all schemes: Shaw's, these
 with sinusoids, sinusoids, SHAPE, learned, T5's bias, ALiBi, rotary,
-KERPLE, FIRE, convolutional, localness, sinusoids in the encoder only, none.
+KERPLE, FIRE, Transformer-XL, convolutional, localness, sinusoids in the encoder
+only, none.
 """
 
 import pathlib

@@ -66,6 +66,7 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("rotary", "self_attention_type=dot_product_rotary"),
         ("kerple", "self_attention_type=dot_product_kerple"),
         ("fire", "self_attention_type=dot_product_fire"),
+        ("transformer-xl", "self_attention_type=dot_product_transformer_xl"),
         (
             "convolutional",
             f"{_SINUSOIDS},attention_window=5,attention_window_layers=3",

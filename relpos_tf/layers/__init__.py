@@ -39,6 +39,7 @@ _NAMES = {
     "positions.rotary": ("Rotary",),
     "positions.kerple": ("Kerple",),
     "positions.fire": ("Fire",),
+    "positions.transformer_xl": ("TransformerXL",),
     "positions.window": ("Window", "Direction"),
     "positions.additive": ("Additive", "FeatureWise"),
     "positions.head_window": ("HeadWindow",),

@@ -12,6 +12,7 @@ from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import scheme
 from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import transformer_xl
 from relpos_tf.layers.positions import window
 
 
@@ -26,11 +27,6 @@ def _shaw(hparams, is_encoder):
         implementation=hparams.relative_attention_implementation,
         max_relative_position_right=None if right < 0 else right,
     )
-
-
-def _fire(hparams, is_encoder):
-    del hparams
-    return fire.Fire(bidirectional=is_encoder)
 
 
 def _bucketed(hparams, is_encoder):
@@ -50,7 +46,8 @@ _SELF_ATTENTION = {
     "dot_product_alibi": lambda hparams, is_encoder: alibi.Alibi(),
     "dot_product_rotary": lambda hparams, is_encoder: rotary.Rotary(),
     "dot_product_kerple": lambda hparams, is_encoder: kerple.Kerple(),
-    "dot_product_fire": _fire,
+    "dot_product_fire": lambda _, encoder: fire.Fire(bidirectional=encoder),
+    "dot_product_transformer_xl": lambda *_: transformer_xl.TransformerXL(),
 }
 
 # attention_score: the scheme of all attention.

@@ -78,6 +78,10 @@ KINDS = {
         "self_attention_type": "dot_product_fire",
         "decoder_self_attention_type": "dot_product_kerple",
     },
+    "transformer_xl": {
+        "pos": "none",
+        "self_attention_type": "dot_product_transformer_xl",
+    },
     "bias_and_alibi": {
         "filter_size": 4000,
         "pos": "none",

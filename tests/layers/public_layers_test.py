@@ -63,6 +63,7 @@ SCHEMES = {
     "Rotary": {},
     "Kerple": {},
     "Fire": {"bidirectional": False},
+    "TransformerXL": {},
     "Window": {"window": 2},
     "Direction": {"direction": "split"},
     "Additive": {},

@@ -12,6 +12,7 @@ from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import transformer_xl
 from relpos_tf.layers.positions import window
 from tests import testing
 
@@ -36,6 +37,7 @@ _SCHEMES = {
     "rotary": rotary.Rotary,
     "kerple": kerple.Kerple,
     "fire": fire.Fire,
+    "transformer_xl": transformer_xl.TransformerXL,
 }
 _RELATIVE = {"max_relative_position": 2}
 _SHARED = _RELATIVE | {"heads_share": True}
@@ -80,6 +82,7 @@ KINDS = {
     "rotary": {"rotary": ()},
     "kerple": {"kerple": ()},
     "fire": {"fire": ()},
+    "transformer_xl": {"transformer_xl": ()},
     "t5": {"t5": (8, 5)},
 }
 # What a decoder may have: it sees no later position anyway.

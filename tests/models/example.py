@@ -45,6 +45,7 @@ VARIANTS = {
     "rotary": "self_attention_type=dot_product_rotary",
     "kerple": "self_attention_type=dot_product_kerple",
     "fire": "self_attention_type=dot_product_fire",
+    "transformer_xl": "self_attention_type=dot_product_transformer_xl",
     # k of 3 before and 1 after a query; in the decoder 1 before it.
     "k_apart": "max_relative_position=3,max_relative_position_right=1,"
     "decoder_max_relative_position=1",

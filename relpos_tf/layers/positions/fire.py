@@ -49,33 +49,23 @@ class Fire(scheme.Scheme):
         self.bidirectional = checks.flag("bidirectional", bidirectional)
 
     def build(self, layer: keras.layers.Layer) -> None:
-        constant = keras.initializers.Constant
-        uniform = keras.initializers.RandomUniform
-        inputs, limit = 2 if self.bidirectional else 1, UNITS**-0.5
-        self._weights = [
-            layer.add_scheme_weight(
-                f"fire_{name}", shape, initializer, autocast=False
-            )
-            for name, shape, initializer in (
-                ("c", (), constant(0.1)),
-                (
-                    "length",
-                    (),
-                    constant(1.0),
-                ),  # L / 512: Adam's steps are small
-                ("hidden", (inputs, UNITS), uniform(-1.0, 1.0)),
-                ("hidden_bias", (UNITS,), uniform(-1.0, 1.0)),
-                ("output", (UNITS, layer.num_heads), uniform(-limit, limit)),
-            )
-        ]
+        uniform, limit = keras.initializers.RandomUniform, UNITS**-0.5
+        inputs = 2 if self.bidirectional else 1
+        self._weights = scheme.add_exact(
+            layer,
+            "fire",
+            c=((), keras.initializers.Constant(0.1)),
+            length=((), "ones"),  # L / 512, because Adam's steps are small
+            hidden=((inputs, UNITS), uniform(-1.0, 1.0)),
+            hidden_bias=((UNITS,), uniform(-1.0, 1.0)),
+            output=((UNITS, layer.num_heads), uniform(-limit, limit)),
+        )
 
     def bias(
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
         del x, keys
-        c, length, hidden, hidden_bias, output = map(
-            scheme.exact, self._weights
-        )
+        c, length, hidden, shift, output = map(scheme.exact, self._weights)
         distances = pairs.distances()  # [Q, K]
         later = tf.range(pairs.keys) - tf.minimum(distances, 0)  # max(i, j)
         distances, later = (tf.cast(n, c.dtype) for n in (distances, later))
@@ -90,7 +80,7 @@ class Fire(scheme.Scheme):
             inputs.append(tf.sign(distances))
         rows = tf.stack([tf.reshape(one, [-1]) for one in inputs])  # [I, Q * K]
         units = tf.matmul(hidden, rows, transpose_a=True)
-        units = tf.nn.relu(units + hidden_bias[:, tf.newaxis])  # [U, Q * K]
+        units = tf.nn.relu(units + shift[:, tf.newaxis])  # [U, Q * K]
         biases = tf.matmul(output, units, transpose_a=True)  # [H, Q * K]
         return tf.reshape(biases, [output.shape[1], pairs.queries, pairs.keys])
 

@@ -29,15 +29,9 @@ class Kerple(scheme.Scheme):
     name = "logarithmic bias of distances (KERPLE)"
 
     def build(self, layer: keras.layers.Layer) -> None:
-        self._weights = [
-            layer.add_scheme_weight(
-                f"kerple_{name}",
-                (layer.num_heads,),
-                keras.initializers.RandomUniform(0.0, most),
-                autocast=False,
-            )
-            for name, most in (("r1", 2.0), ("r2", 1.0))
-        ]
+        uniform, heads = keras.initializers.RandomUniform, (layer.num_heads,)
+        r1, r2 = (heads, uniform(0.0, 2.0)), (heads, uniform(0.0, 1.0))
+        self._weights = scheme.add_exact(layer, "kerple", r1=r1, r2=r2)
 
     def bias(
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
@@ -46,8 +40,7 @@ class Kerple(scheme.Scheme):
         r1, r2 = (tf.abs(scheme.exact(one)) for one in self._weights)  # [H]
         far = tf.cast(tf.abs(by_distance.distances(pairs)), r1.dtype)  # [S]
         logarithms = tf.math.log(1.0 + r2[:, tf.newaxis] * far)  # [H, S]
-        numbers = -r1[:, tf.newaxis] * logarithms
-        return by_distance.biases(numbers, pairs)  # [H, Q, K]
+        return by_distance.biases(-r1[:, tf.newaxis] * logarithms, pairs)
 
     def summary(self) -> str:
         return "KERPLE"
