@@ -16,6 +16,9 @@
 | `transformer_shape` | Kiyono et al. 2021 |
 | `transformer_t5_bias` | Raffel et al. 2020 |
 | `transformer_rotary` | Su et al. 2021 |
+| `transformer_kerple` | Chi et al. 2022 |
+| `transformer_fire` | Li et al. 2024 |
+| `transformer_xl` | Dai et al. 2019 |
 | `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
 | `transformer_relative{,_big,_tiny}_t2t` | tensor2tensor, relative positions |
 

@@ -2,9 +2,10 @@ r"""Transformers whose self-attention prefers a neighbourhood.
 
 Yang et al. (2018) add a Gaussian to the logits of self-attention, around a
 center that each query predicts; `relpos_tf/layers/positions/localness.py` has
-the formulas. The three sets differ in the width of the Gaussian. All have
-sinusoids, and are `transformer_base` otherwise. With relative positions
-instead:
+the formulas. The three sets differ in the width of the Gaussian. As published,
+it is in the lowest three layers of the encoder (`localness_layers`; 0: in all
+layers of both stacks). All have sinusoids, and are `transformer_base`
+otherwise. With relative positions instead:
 
     relpos-trainer --hparams_set=transformer_relative \
         --hparams=localness=query

@@ -26,6 +26,9 @@ SELF_ATTENTION_TYPES = (
     "dot_product_relative_bias",
     "dot_product_alibi",
     "dot_product_rotary",
+    "dot_product_kerple",
+    "dot_product_fire",
+    "dot_product_transformer_xl",
 )
 OWN_TYPES: list[str] = []  # those of users, which `registry` adds
 # The factors of a learning_rate_schedule, which `training.schedules` has.
@@ -101,7 +104,8 @@ class HParams(fields.Record):
     max_position_shift: int = number(
         0, 0, 10_000, when="pos|decoder_pos=timing"
     )
-    # Relative positions: none, Shaw's, T5's bias, ALiBi or rotary.
+    # Relative positions: none, Shaw's, T5's bias, ALiBi, rotary, KERPLE, FIRE
+    # or Transformer-XL's.
     self_attention_type: str = choice(*SELF_ATTENTION_TYPES, of=OWN_TYPES)
     # Relative positions of the decoder; same: as self_attention_type.
     decoder_self_attention_type: str = choice(
@@ -158,6 +162,9 @@ class HParams(fields.Record):
     localness: str = choice("none", "fixed", "layer", "query")
     # The fixed width; sigma is half of it.
     localness_window: int = number(10, 1, 1_000_000, when="localness=fixed")
+    # Only this number of the lowest encoder layers have the Gaussian bias; 0:
+    # all layers of both stacks.
+    localness_layers: int = number(3, most=1000, when="localness!=none")
     # Before each sublayer; n: layer normalisation.
     layer_preprocess_sequence: str = choice("none", "n")
     # After each sublayer: dropout (d), residual connection (a), and layer

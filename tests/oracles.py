@@ -237,6 +237,52 @@ def t5_bias(table, queries, keys, max_distance, bidirectional):
     return bias
 
 
+def pair_bias(scheme, weights, head, i, j):
+    """Press, Chi and Li et al.: the bias of a query at i and a key at j.
+
+    Args:
+        scheme: "alibi", for two or three heads; "kerple"; "fire"; or one
+            without a bias.
+        weights: dict of the weights of the attention, by path.
+        head: int.
+        i: int, and
+        j: int.
+    """
+    distance = abs(j - i)
+    if scheme == "alibi":
+        # Of 3 heads, the third slope is the first of 4 heads'.
+        return -[2.0**-4, 2.0**-8, 2.0**-2][head] * distance
+    if scheme == "kerple":
+        r1, r2 = (abs(weights[f"kerple_{r}"][head]) for r in ("r1", "r2"))
+        return -r1 * np.log(1 + r2 * distance)
+    if scheme == "fire":
+        c, length = abs(weights["fire_c"]), 512 * abs(weights["fire_length"])
+        longest = max(length, i, j)
+        share = np.log(c * distance + 1) / np.log(c * longest + 1)
+        inputs = [share, np.sign(j - i)][: len(weights["fire_hidden"])]
+        hidden = inputs @ weights["fire_hidden"] + weights["fire_hidden_bias"]
+        return np.maximum(hidden, 0) @ weights["fire_output"][:, head]
+    return 0.0
+
+
+def transformer_xl(weights, head, q, key, distance):
+    """Dai et al., 2019, section 3.3: the terms b, c and d of a logit.
+
+    Args:
+        weights: dict of the weights of the attention, by path.
+        head: int.
+        q: `[D]`, already scaled.
+        key: `[D]`.
+        distance: int: the query's position minus the key's.
+    """
+    depth = len(q)
+    u, v = (weights[f"transformer_xl_{x}"][head] / depth**0.5 for x in "uv")
+    (r,) = sinusoids([distance], depth * len(weights["transformer_xl_u"]))
+    projected = r @ weights["transformer_xl_kernel"]
+    own = projected[head * depth : (head + 1) * depth]
+    return u @ key + q @ own + v @ own
+
+
 def multihead(
     weights,
     num_heads,
@@ -263,7 +309,7 @@ def multihead(
         memory: `[B, K, F]`.
         allowed: bool, broadcasts to `[B, H, Q, K]`.
         window: As of a `TransformerAttention`, and so are the others.
-        scheme: None, "alibi" for two or three heads, or "rotary".
+        scheme: None, "rotary", "transformer_xl", or as of `pair_bias`.
         t5: None, or the arguments of `t5_bias` from max_distance on, for the
             table "relative_attention_bias".
         left: As of `distance_vector`.
@@ -294,11 +340,13 @@ def multihead(
     more = other_logits(
         weights, q, k, allowed, queries, localness, localness_window
     )
-    if scheme == "alibi":
-        distance = np.abs(np.subtract.outer(*map(np.arange, seen.shape[2:])))
-        # Of 3 heads, the third slope is the first of 4 heads'.
-        slopes = np.array([2.0**-4, 2.0**-8, 2.0**-2])[:num_heads]
-        more = more - slopes[:, None, None] * distance
+    for b, h, n, j in np.ndindex(more.shape):
+        more[b, h, n, j] += pair_bias(scheme, weights, h, first + n, j)
+        if scheme == "transformer_xl":
+            distance = first + n - j
+            more[b, h, n, j] += transformer_xl(
+                weights, h, q[b, h, n], k[b, h, j], distance
+            )
     if t5:
         table = weights["relative_attention_bias"]
         more = more + t5_bias(table, *seen.shape[2:], *t5)
@@ -356,18 +404,17 @@ def block(
     """One layer of the encoder, or with `memory` of the decoder."""
     heads, epsilon = hparams.num_heads, hparams.norm_epsilon
     kind = {}
-    lowest = hparams.attention_window_layers
-    if not lowest or (memory is None and layer < lowest):
+
+    def has(lowest):
+        return not lowest or (memory is None and layer < lowest)
+
+    if has(hparams.attention_window_layers):
         kind["window"] = hparams.attention_window
         kind["heads_window"] = hparams.attention_window_heads
-    if hparams.localness != "none":
+    if hparams.localness != "none" and has(hparams.localness_layers):
         kind["localness"] = hparams.localness
         kind["localness_window"] = hparams.localness_window
-    if hparams.self_attention_type in (
-        "dot_product_alibi",
-        "dot_product_rotary",
-    ):
-        kind["scheme"] = hparams.self_attention_type.rpartition("_")[2]
+    kind["scheme"] = hparams.self_attention_type.removeprefix("dot_product_")
     if hparams.self_attention_type == "dot_product_relative_bias":
         most = hparams.relative_attention_max_distance
         kind["t5"] = most, memory is None

@@ -23,11 +23,13 @@ point is trained with all seeds and scored on the test set. Several fields have
 semicolons between them; the grid is their product.
 
 Presets derive from one set with relative positions (--hparams_sets, default
-transformer_relative_tiny): table1, relative or absolute; table2, the clipping
-distance k; table3, a^K and a^V; length, five kinds of positions, trained on
-sentences up to --train_max_length; localness, Gaussian biases; positions, all
-schemes: Shaw's, sinusoids, SHAPE, learned, T5's bias, ALiBi, rotary,
-convolutional, localness, sinusoids in the encoder only, none.
+transformer_relative_tiny): table1, relative, absolute or both; table2, the
+clipping distance k; table3, a^K and a^V; length, five kinds of positions,
+trained on sentences up to --train_max_length; depth, k of 1, 2 and 16 with 1, 2
+and 4 layers; localness, Gaussian biases; positions, all schemes: Shaw's, these
+with sinusoids, sinusoids, SHAPE, learned, T5's bias, ALiBi, rotary,
+KERPLE, FIRE, Transformer-XL, convolutional, localness, sinusoids in the encoder
+only, none.
 """
 
 import pathlib

@@ -12,9 +12,10 @@ from relpos_tf import registry
 
 _ABSOLUTE = "self_attention_type=dot_product"
 _SINUSOIDS = f"pos=timing,{_ABSOLUTE}"
+_BOTH = ("both", "pos=timing")
 # By preset, (label, changes to a set with relative positions only).
 PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
-    "table1": (("relative", ""), ("absolute", _SINUSOIDS)),
+    "table1": (("relative", ""), ("absolute", _SINUSOIDS), _BOTH),
     "table2": tuple(
         (f"k={k}", f"max_relative_position={k}")
         for k in (0, 1, 2, 4, 16, 64, 256)
@@ -32,8 +33,18 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("relative", ""),
         ("sinusoids", _SINUSOIDS),
         ("learned", f"pos=emb,{_ABSOLUTE}"),
-        ("both", "pos=timing"),
+        _BOTH,
         ("none", _ABSOLUTE),
+    ),
+    # How far positions beyond k propagate through layers.
+    "depth": tuple(
+        (
+            f"k={k}-layers={layers}",
+            f"max_relative_position={k},"
+            f"num_encoder_layers={layers},num_decoder_layers={layers}",
+        )
+        for k in (1, 2, 16)
+        for layers in (1, 2, 4)
     ),
     "localness": (
         ("sinusoids", _SINUSOIDS),
@@ -46,12 +57,16 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
     # One variant of each scheme in docs/positions.md that orders the words.
     "positions": (
         ("relative", ""),
+        _BOTH,
         ("sinusoids", _SINUSOIDS),
         ("shape", f"{_SINUSOIDS},max_position_shift=500"),
         ("learned", f"pos=emb,{_ABSOLUTE}"),
         ("t5-bias", "self_attention_type=dot_product_relative_bias"),
         ("alibi", "self_attention_type=dot_product_alibi"),
         ("rotary", "self_attention_type=dot_product_rotary"),
+        ("kerple", "self_attention_type=dot_product_kerple"),
+        ("fire", "self_attention_type=dot_product_fire"),
+        ("transformer-xl", "self_attention_type=dot_product_transformer_xl"),
         (
             "convolutional",
             f"{_SINUSOIDS},attention_window=5,attention_window_layers=3",

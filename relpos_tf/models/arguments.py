@@ -5,11 +5,14 @@ from relpos_tf import registry
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import fire
 from relpos_tf.layers.positions import head_window
+from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import scheme
 from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import transformer_xl
 from relpos_tf.layers.positions import window
 
 
@@ -42,6 +45,9 @@ _SELF_ATTENTION = {
     "dot_product_relative_bias": _bucketed,
     "dot_product_alibi": lambda hparams, is_encoder: alibi.Alibi(),
     "dot_product_rotary": lambda hparams, is_encoder: rotary.Rotary(),
+    "dot_product_kerple": lambda hparams, is_encoder: kerple.Kerple(),
+    "dot_product_fire": lambda _, encoder: fire.Fire(bidirectional=encoder),
+    "dot_product_transformer_xl": lambda *_: transformer_xl.TransformerXL(),
 }
 
 # attention_score: the scheme of all attention.
@@ -72,7 +78,7 @@ def encoder_positions(hparams: hparam.HParams) -> list[Positions]:
 
 
 def _self_attention(hparams, layers, is_encoder):
-    """Returns the schemes of each layer; the lowest may have windows."""
+    """Returns the schemes of each layer; some may be in the lowest alone."""
     kind = hparams.self_attention_type
     # One object for all layers, which shares what T5's are to share.
     if make := _SELF_ATTENTION.get(kind):
@@ -84,23 +90,25 @@ def _self_attention(hparams, layers, is_encoder):
         # Shaw's vectors are added within the score.
         is_shaw = isinstance(relative, shaw.Shaw)
         schemes = [score(relative)] if is_shaw else [score(), relative]
+    gaussian, windows = [], []
     if hparams.localness != "none":
-        schemes.append(
+        gaussian.append(
             localness.Localness(hparams.localness, hparams.localness_window)
         )
-    windows = []
     if hparams.attention_window_heads > 1:
         windows.append(head_window.HeadWindow(hparams.attention_window_heads))
     if hparams.attention_window:
         windows.append(window.Window(hparams.attention_window))
-    with_windows = layers
-    if lowest := hparams.attention_window_layers:
-        with_windows = lowest if is_encoder else 0
-    plain = tuple(filter(None, schemes))
-    return [
-        (*plain, *windows) if layer < with_windows else plain
-        for layer in range(layers)
-    ]
+    plain = [one for one in schemes if one]
+
+    def of_layer(layer):
+        def has(lowest):  # 0: in every layer of both stacks
+            return not lowest or (is_encoder and layer < lowest)
+
+        local = gaussian * has(hparams.localness_layers)
+        return *plain, *local, *windows * has(hparams.attention_window_layers)
+
+    return [of_layer(layer) for layer in range(layers)]
 
 
 def source_positions(hparams: hparam.HParams) -> Positions:
@@ -117,29 +125,27 @@ def positions_summary(hparams: hparam.HParams) -> str:
     'timing'
     >>> positions_summary(hparam.HParams(decoder_pos="none"))
     'timing in the encoder, none in the decoder'
-    >>> positions_summary(
-    ...     hparam.HParams(attention_window=5, attention_window_layers=3)
-    ... )
-    'timing and window 5 (windows: 3 encoder layers)'
+    >>> positions_summary(hparam.HParams(localness="query"))
+    'timing and localness query (lowest 3 of 6) in the encoder, timing in the \
+decoder'
     """
-    encoder = _summary(hparams, encoder_positions(hparams)[0])
-    layers = hparams.attention_window_layers
-    has_window = hparams.attention_window or hparams.attention_window_heads > 1
-    if layers and has_window:
-        encoder += f" (windows: {layers} encoder layers)"
-    own = hparams.of_decoder()
-    if own == hparams:
+    encoder = _summary(hparams, encoder_positions(hparams))
+    decoder = _summary(hparams.of_decoder(), decoder_positions(hparams))
+    if encoder == decoder:
         return encoder
-    decoder = _summary(own, decoder_positions(hparams)[0])
     return f"{encoder} in the encoder, {decoder} in the decoder"
 
 
-def _summary(hparams, schemes):
-    absolute = [] if hparams.pos == "none" else [hparams.pos]
+def _summary(hparams, stack):
+    names = [] if hparams.pos == "none" else [hparams.pos]
     if hparams.pos == "timing" and hparams.max_position_shift:
-        absolute = [f"timing, shifted by at most {hparams.max_position_shift}"]
-    relative = [one.summary() for one in schemes]
-    return " and ".join([*absolute, *relative]) or "none"
+        names = [f"timing, shifted by at most {hparams.max_position_shift}"]
+    for one in stack[0]:
+        layers = sum(one in schemes for schemes in stack)
+        is_lowest = layers < len(stack)
+        which = f" (lowest {layers} of {len(stack)})" if is_lowest else ""
+        names.append(one.summary() + which)
+    return " and ".join(names) or "none"
 
 
 def block_arguments(

@@ -1,6 +1,8 @@
 """Presets, sets with changes, and the differences between them."""
 
+import itertools
 import pathlib
+import re
 
 from absl.testing import parameterized
 
@@ -28,8 +30,28 @@ class PresetTest(parameterized.TestCase):
         )
         self.assertEqual(found[5].overrides, "max_relative_position=64")
 
-    def test_a_preset_changes_positions_alone(self):
+    def test_depth_has_every_k_with_every_number_of_layers(self):
+        for base in TINY, "transformer_relative_small":
+            found = [
+                (
+                    one.hparams.max_relative_position,
+                    one.hparams.encoder_layers,
+                    one.hparams.decoder_layers,
+                )
+                for one in variants.of_preset("depth", base, "")
+            ]
+            pairs = itertools.product((1, 2, 16), (1, 2, 4))
+            self.assertEqual(found, [(k, n, n) for k, n in pairs])
+
+    @parameterized.parameters("table1", "positions")
+    def test_relative_and_absolute_positions_are_compared(self, preset):
+        found = variants.of_preset(preset, TINY, "")
+        (both,) = [one for one in found if one.label == "both"]
+        self.assertEqual(changed(both), {"pos": "timing"})
+
+    def test_a_preset_changes_positions_and_depth_alone(self):
         names = ("pos", "attention", "relative", "position", "localness")
+        names += "num_encoder_layers", "num_decoder_layers"
         for preset in variants.PRESETS:
             first, *_ = found = variants.of_preset(preset, TINY, "")
             distinct = {one.hparams for one in found}
@@ -41,12 +63,13 @@ class PresetTest(parameterized.TestCase):
     def test_documents_say_what_each_scheme_changes(self):
         page = (DOCS / "comparing.md").read_text("utf-8")
         plain = "self_attention_type=dot_product"
+        exceptions = re.search(r"(?s)All but (.*?)\shave", page)[1]
         for label, changes in variants.PRESETS["positions"]:
             changes = changes.split(",")
             own = ",".join(one for one in changes if one != plain)
             shown = f"`{own}`" if own else "none"
             self.assertRegex(page, rf"\| `{label}` \| [^|]+ \| {shown}[ :,]")
-            is_plain = label not in ("relative", "t5-bias", "alibi", "rotary")
+            is_plain = f"`{label}`" not in exceptions
             self.assertEqual(plain in changes, is_plain, label)
         for preset in variants.PRESETS:
             self.assertIn(preset, compare.__doc__)

@@ -20,7 +20,9 @@ RELATIVE = {"pos": "none"}
 KINDS = {
     "relative": RELATIVE | {"heads_share_relative_embedding": True},
     "absolute": {"self_attention_type": "dot_product"},
-    "layer": {"localness": "layer", "attention_window": 3} | RELATIVE,
+    "layer": {"localness": "layer", "localness_layers": 0}
+    | {"attention_window": 3}
+    | RELATIVE,
     # Distances in the decoder to which the last bucket and the clipped vector
     # belong.
     "t5_bias": {

@@ -92,6 +92,12 @@ REFUSED = {
         "direction split",
     ),
     "alibi": ({"self_attention_type": "dot_product_alibi"}, "linear bias"),
+    "transformer_xl": (
+        {"self_attention_type": "dot_product_transformer_xl"},
+        "Transformer-XL",
+    ),
+    "fire": ({"self_attention_type": "dot_product_fire"}, "FIRE"),
+    "kerple": ({"self_attention_type": "dot_product_kerple"}, "KERPLE"),
     "relative_and_absolute_in_the_decoder": (
         ABSOLUTE | {"decoder_self_attention_type": "dot_product_relative"},
         "leaves out absolute.*pos=timing",

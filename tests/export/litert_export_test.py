@@ -68,9 +68,19 @@ KINDS = {
         "max_relative_position_right": 1,
         "decoder_self_attention_type": "dot_product_rotary",
         "localness": "query",
+        "localness_layers": 0,
         "num_decoder_layers": 2,
         "layer_preprocess_sequence": "n",
         "layer_postprocess_sequence": "da",
+    },
+    "kerple_and_fire": {
+        "pos": "none",
+        "self_attention_type": "dot_product_fire",
+        "decoder_self_attention_type": "dot_product_kerple",
+    },
+    "transformer_xl": {
+        "pos": "none",
+        "self_attention_type": "dot_product_transformer_xl",
     },
     "bias_and_alibi": {
         "filter_size": 4000,

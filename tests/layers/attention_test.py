@@ -37,7 +37,7 @@ def loops(kind, layer, x, memory, allowed, weights=None, **changes):
         changes["localness"], changes["localness_window"] = case["localness"]
     if case.get("score") == "feature_wise":
         changes["score"] = "feature_wise"
-    if kind in ("alibi", "rotary"):
+    if kind in ("alibi", "rotary", "kerple", "fire", "transformer_xl"):
         changes["scheme"] = kind
     if kind == "t5":
         changes["t5"] = 5, True
@@ -104,7 +104,8 @@ class AttentionTest(testing.LayerTestCase):
 
     @parameterized.parameters(
         *("fixed", "layer", "query", "additive", "window", "heads"),
-        *("feature_wise", "t5", "absolute", "per_head"),
+        *("feature_wise", "t5", "absolute", "per_head", "kerple", "fire"),
+        "transformer_xl",
     )
     def test_a_memory_equals_the_loops(self, kind):
         # The queries are at the end of the memory.
@@ -164,6 +165,7 @@ class AttentionTest(testing.LayerTestCase):
     @parameterized.parameters(
         *("fixed", "layer_relative", "query", "split_relative"),
         *("heads_relative", "additive_shared", "feature_wise_relative", "t5"),
+        *("kerple", "fire", "transformer_xl"),
     )
     def test_gradients_equal_differences_of_the_loops(self, kind):
         layer = made(kind, size=4, heads=2, dtype="float64")
@@ -212,7 +214,8 @@ class AttentionTest(testing.LayerTestCase):
 
     @parameterized.product(
         kind=["layer_relative", "query", "heads_relative", "alibi", "rotary"]
-        + ["feature_wise_relative", "additive_shared", "t5"],
+        + ["feature_wise_relative", "additive_shared", "t5", "kerple"]
+        + ["fire", "transformer_xl"],
         dtype=["bfloat16", "mixed_float16", "float64"],
     )
     def test_every_dtype_equals_the_loops(self, kind, dtype):

@@ -16,7 +16,8 @@ from tests.layers.schemes import floats
 B, H, F = 2, 3, 12
 LENGTHS = ((0, 0), (0, 5), (0, 1), (5, 0), (1, 0), (5, 5), (3, 5))
 KINDS = (
-    "per_head gather k0 k_before k_after additive_relative layer_relative t5"
+    "per_head gather k0 k_before k_after additive_relative layer_relative t5 "
+    "kerple fire transformer_xl"
 ).split()
 X = tf.TensorSpec([None, None, F])
 

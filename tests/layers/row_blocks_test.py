@@ -21,6 +21,7 @@ KINDS = (
     *("absolute", "per_head", "reshape", "shared", "keys_only", "k_apart"),
     *("k0", "additive_relative", "window_relative", "split_relative"),
     *("backward", "fixed", "heads_relative", "layer_relative", "query"),
+    *("t5", "kerple", "fire", "transformer_xl"),
 )
 
 

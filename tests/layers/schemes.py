@@ -6,10 +6,13 @@ from relpos_tf.layers import attention
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import fire
 from relpos_tf.layers.positions import head_window
+from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
 from relpos_tf.layers.positions import shaw
+from relpos_tf.layers.positions import transformer_xl
 from relpos_tf.layers.positions import window
 from tests import testing
 
@@ -32,6 +35,9 @@ _SCHEMES = {
     "t5": bucketed.Bucketed,
     "alibi": alibi.Alibi,
     "rotary": rotary.Rotary,
+    "kerple": kerple.Kerple,
+    "fire": fire.Fire,
+    "transformer_xl": transformer_xl.TransformerXL,
 }
 _RELATIVE = {"max_relative_position": 2}
 _SHARED = _RELATIVE | {"heads_share": True}
@@ -74,6 +80,9 @@ KINDS = {
     "additive_shared": {"score": "additive", "localness": "query"} | _SHARED,
     "alibi": {"alibi": ()},
     "rotary": {"rotary": ()},
+    "kerple": {"kerple": ()},
+    "fire": {"fire": ()},
+    "transformer_xl": {"transformer_xl": ()},
     "t5": {"t5": (8, 5)},
 }
 # What a decoder may have: it sees no later position anyway.

@@ -33,14 +33,19 @@ VARIANTS = {
     "reshape": "relative_attention_implementation=reshape",
     "gather": "relative_attention_implementation=gather,"
     "heads_share_relative_embedding=true",
+    # In the encoder, in all layers of both stacks, and in one layer.
     "localness_fixed": f"{_SINUSOIDS},localness=fixed,localness_window=3",
-    "localness_layer": "localness=layer,attention_window=2",
-    "localness_query": "localness=query,encoder_attention_direction=split",
+    "localness_layer": "localness=layer,localness_layers=0,attention_window=2",
+    "localness_query": "localness=query,encoder_attention_direction=split,"
+    "localness_layers=1",
     # Buckets from 0, 1, 2 and 4 on in each direction of the encoder.
     "t5_bias": "self_attention_type=dot_product_relative_bias,"
     "relative_attention_num_buckets=8,relative_attention_max_distance=6",
     "alibi": "self_attention_type=dot_product_alibi",
     "rotary": "self_attention_type=dot_product_rotary",
+    "kerple": "self_attention_type=dot_product_kerple",
+    "fire": "self_attention_type=dot_product_fire",
+    "transformer_xl": "self_attention_type=dot_product_transformer_xl",
     # k of 3 before and 1 after a query; in the decoder 1 before it.
     "k_apart": "max_relative_position=3,max_relative_position_right=1,"
     "decoder_max_relative_position=1",

@@ -209,7 +209,8 @@ class CacheTest(tf.test.TestCase, parameterized.TestCase):
 
     @parameterized.parameters(
         *("per_head", "absolute", "learned", "pre_norm", "t5_bias"),
-        *("localness_layer", "k_apart", "relative_decoder"),
+        *("localness_layer", "k_apart", "relative_decoder", "kerple"),
+        *("fire", "transformer_xl"),
     )
     def test_steps_equal_rows_of_the_full_pass(self, name):
         model = example.made(name)

@@ -9,7 +9,7 @@ grow in geometric steps: the buckets N/2 to N - 1 begin at the distances
 rounded up, and the last one holds everything beyond. L is the distance from
 which all keys would share the last bucket in any case.
 
-Shapes: H heads, Q queries, K keys, R buckets, P distances.
+Shapes: H heads, Q queries, K keys, R buckets, S distances.
 """
 
 from typing import Any
@@ -21,6 +21,7 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
+from relpos_tf.layers.positions import by_distance
 from relpos_tf.layers.positions import scheme
 
 
@@ -91,18 +92,15 @@ class Bucketed(scheme.Scheme):
         self, x: tf.Tensor, keys: tf.Tensor, pairs: pairs_lib.Pairs
     ) -> tf.Tensor:
         del x, keys
-        # The bias of a pair depends on its distance alone, of which there are
-        # few: the last query has the lowest one.
-        lowest = 1 - pairs.queries - pairs.first()
-        distances = lowest + tf.range(pairs.queries + pairs.keys)  # [P]
+        distances = by_distance.distances(pairs)  # [S]
         ids = bucket_ids(distances, self._starts, self.bidirectional)
         table = self.shared["table"].value  # [R, H]
         # A product with one-hot rows has a dense gradient.
         one_hot = tf.one_hot(ids, self.num_buckets, dtype=table.dtype)
         numbers = tf.matmul(
             table, one_hot, transpose_a=True, transpose_b=True
-        )  # [H, P]
-        return by_distance(numbers, pairs.queries, pairs.keys)  # [H, Q, K]
+        )  # [H, S]
+        return by_distance.biases(numbers, pairs)  # [H, Q, K]
 
     def summary(self) -> str:
         return "T5 bias"
@@ -144,7 +142,7 @@ def bucket_ids(
     """Returns the bucket of each distance.
 
     Args:
-        distances: int32 `[P]`: key positions minus query positions.
+        distances: int32 `[S]`: key positions minus query positions.
         starts: The result of `bucket_starts`.
         bidirectional: bool. Whether the buckets from `len(starts)` on are
             for positive distances.
@@ -159,39 +157,7 @@ def bucket_ids(
     distances = tf.convert_to_tensor(distances)
     far = tf.abs(distances) if bidirectional else tf.maximum(-distances, 0)
     is_reached = far[:, tf.newaxis] >= tf.constant(starts[1:], far.dtype)
-    ids = tf.reduce_sum(tf.cast(is_reached, tf.int32), -1)  # [P]
+    ids = tf.reduce_sum(tf.cast(is_reached, tf.int32), -1)  # [S]
     if bidirectional:
         ids += len(starts) * tf.cast(distances > 0, tf.int32)
     return ids
-
-
-def by_distance(
-    numbers: tf.Tensor, queries: int | tf.Tensor, keys: int | tf.Tensor
-) -> tf.Tensor:
-    """Returns a number for each pair, the same for pairs of one distance.
-
-    With P = Q + K, row i has the numbers from Q - 1 - i on. In Q copies of the
-    P numbers, one after another, the rows follow at intervals of P - 1. So a
-    reshape takes the place of a gather, whose gradient is slow.
-
-    Args:
-        numbers: `[H, P]` tensor: the numbers of consecutive distances. The
-            first is that of the last query and the first key; the last one is
-            not used.
-        queries: int or int32 scalar, Q.
-        keys: int or int32 scalar, K.
-
-    Returns:
-        A `[H, Q, K]` tensor.
-
-    Example:
-    >>> by_distance(tf.constant([[-1, 0, 1, 2, 9]]), 2, 3).numpy().tolist()
-    [[[0, 1, 2], [-1, 0, 1]]]
-    """
-    first = tf.maximum(queries, 1) - 1
-    size = first + keys  # P - 1; without queries, K
-    heads = numbers.shape[0]
-    copies = tf.tile(numbers, [1, queries])  # [H, Q * P]
-    rows = copies[:, first : first + queries * size]
-    rows = tf.reshape(rows, [heads, queries, size])  # [H, Q, P - 1]
-    return rows[:, :, :keys]

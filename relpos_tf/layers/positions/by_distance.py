@@ -11,9 +11,10 @@ or each distance, and a column for each key. With k = 1 and three positions:
 
 `_by_key` reads a number for each pair in one gather with constant indices.
 `_by_distance` moves row i by i columns: zeros around the flat matrix, read in
-rows that are one column longer. (`relative_ops` does the same in `keras.ops`,
-by more operations, and their gradients have more.) Products with the vectors of
-all distances, E, give equation 3 and the gradients of both tables:
+rows that are one column longer; `by_key` moves it back. (`relative_ops` does
+the same in `keras.ops`, by more operations, and their gradients have more.)
+Products with the vectors of all distances, E, give equation 3 and the gradients
+of both tables:
 
     e[i, j] = q[i] . key[j] + (q table')[i, row of j - i]
     z[i]    = sum_j w[i, j] value[j] + sum_d w[i, i + d] E[d]
@@ -33,6 +34,32 @@ def distances(pairs: pairs_lib.Pairs) -> tf.Tensor:
     last = _last(pairs)
     columns = pairs.keys + 1 + (0 if _is_lower(pairs) else last)
     return tf.range(columns) - (last + pairs.first())
+
+
+def by_key(x: tf.Tensor, pairs: pairs_lib.Pairs) -> tf.Tensor:
+    """Moves `[.., Q, S]` to the column of each key: `[.., Q, K]`.
+
+    A key that no query may attend to may get the number of another distance.
+    """
+    batch = [pairs_lib.size(x, axis) for axis in range(x.shape.rank - 2)]
+    queries, columns = pairs.queries, pairs_lib.size(x, -1)
+    # One after another, the rows begin at intervals of S - 1. So a reshape
+    # takes the place of a gather, whose gradient is slow.
+    flat = tf.reshape(x, [*batch, queries * columns])
+    flat = flat[..., _last(pairs) : _last(pairs) + queries * (columns - 1)]
+    return tf.reshape(flat, [*batch, queries, columns - 1])[..., : pairs.keys]
+
+
+def biases(numbers: tf.Tensor, pairs: pairs_lib.Pairs) -> tf.Tensor:
+    """Returns `[H, Q, K]`, by distance alone, of numbers `[H, S]`.
+
+    Example:
+    >>> pairs = pairs_lib.Pairs(2, 3, 0)
+    >>> biases(distances(pairs)[tf.newaxis], pairs).numpy().tolist()
+    [[[0, 1, 2], [-1, 0, 1]]]
+    """
+    copies = tf.tile(numbers[:, tf.newaxis], [1, pairs.queries, 1])
+    return by_key(copies, pairs)
 
 
 def add_to_logits(

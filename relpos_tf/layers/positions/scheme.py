@@ -4,8 +4,10 @@ A scheme takes part by the hooks that it overrides:
 
     rotate    changes projected queries and keys                        rotary
     bias      adds to the logits; -1e9 forbids a pair
-                               ALiBi, T5's bias, windows, direction, localness
-    logits    adds a product with the queries to q k^T            Shaw's keys
+                               ALiBi, T5's bias, KERPLE, FIRE, windows,
+                                                     direction, localness
+    logits    adds a product with the queries to q k^T
+                                              Shaw's keys, Transformer-XL
     output    adds a product with the weights to w v            Shaw's values
     attend    replaces products and softmax          scores of another kind
 
@@ -135,6 +137,21 @@ def share(layers: Iterable[keras.layers.Layer], pairs: pairs_lib.Pairs) -> None:
             groups.setdefault(type(one), []).append(one)
     for kind, schemes in groups.items():
         kind.share(schemes, pairs)
+
+
+def add_exact(
+    layer: keras.layers.Layer, kind: str, **weights: tuple[Sequence[int], Any]
+) -> list[keras.Variable]:
+    """Adds variables of shapes and initializers, which autocast leaves out."""
+    return [
+        layer.add_scheme_weight(f"{kind}_{name}", *one, autocast=False)
+        for name, one in weights.items()
+    ]
+
+
+def exact(variable: keras.Variable) -> tf.Tensor:
+    """Returns a variable in the dtype of biases: float32, or float64."""
+    return tf.cast(variable.value, pairs_lib.sum_dtype(variable.dtype))
 
 
 def glorot_uniform(fans: int) -> keras.initializers.Initializer:

@@ -14,6 +14,8 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import bucketed
+from relpos_tf.layers.positions import fire
+from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import window
 from relpos_tf.utils import graphs
 from tests import oracles
@@ -100,8 +102,12 @@ class BucketedTest(testing.LayerTestCase):
         is_zero = np.all(gradient == 0.0, 1)
         self.assertAllEqual(np.flatnonzero(is_zero), [3, 4, 7])
 
-    def test_bfloat16_has_its_bias_in_float32(self):
-        layer, half = made(), made(dtype="mixed_bfloat16")
+    @parameterized.parameters(bucketed.Bucketed, kerple.Kerple, fire.Fire)
+    def test_bfloat16_has_its_bias_in_float32(self, kind):
+        layer, half = (
+            schemes.made(F, H, kind(), dtype=dtype)
+            for dtype in ("float32", "mixed_bfloat16")
+        )
         half.set_weights(layer.get_weights())
         given = pairs.Pairs(3, 3)
         self.assertAllEqual(
