@@ -3,7 +3,6 @@
 import hashlib
 import random
 
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf.problems.generated import phrases
@@ -38,8 +37,6 @@ class SplitsTest(parameterized.TestCase):
         digest = hashlib.sha256(lines.encode()).hexdigest()
         self.assertEqual(digest[:16], checksum)
 
-
-class PhrasesTest(absltest.TestCase):
     def test_one_english_phrase_has_one_translation(self):
         translations, generator = {}, random.Random(3)
         for _ in range(40_000):
