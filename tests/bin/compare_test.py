@@ -130,7 +130,9 @@ class RunsTest(folders.TestCase):
         for name in ("loss", "parameters", "train_steps", "seed", "minutes"):
             self.assertIsNone(row[name], name)
         self.assertLen(report["pairs"], 3)
-        self.assertRegex(out, r"(?m)^theirs +100\.00 +100\.00 +100\.00 +– +100")
+        self.assertRegex(
+            out, r"(?m)^theirs +100\.00 +100\.00 +100\.00 +1\.000 +– +100"
+        )
 
     def test_bleu_has_the_tokenizer_of_the_flag_or_of_the_runs(self):
         run = run_dir.RunDir(self.folder / "a-seed1")

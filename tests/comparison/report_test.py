@@ -183,19 +183,27 @@ class ReportHtmlTest(content_test.ContentTestCase):
         page, content = (x.read_text(encoding="utf-8") for x in (page, content))
         self.assertIn("<title>? 漢字 \\x00</title>", page)
         self.assertEqual(json.loads(content)["title"], "? 漢字 \x00")
-        table = list(csv.reader((paper / "scores.csv").open(newline="")))
+        table = list(
+            csv.reader((paper / "scores.csv").read_text("utf-8").split("\n"))
+        )
         self.assertEqual(table[0][:3], ["label", "BLEU", "chrF"])
-        self.assertEqual([row[0] for row in table[1:]], ["rel", "abs"])
+        self.assertEqual([row[0] for row in table[1:3]], ["rel", "abs"])
         self.assertEqual(table[1][1], "94.60 ± 7.64")
         latex = (paper / "scores.tex").read_text(encoding="utf-8")
         self.assertRegex(latex, r"(?s)\\toprule.*\n rel +& 94.60 ± 7.64 +&")
         self.assertIn(r"exact match, \%", latex)
-        table = list(csv.reader((paper / "differences.csv").open(newline="")))
+        table = list(
+            csv.reader(
+                (paper / "differences.csv").read_text("utf-8").split("\n")
+            )
+        )
         self.assertEqual(
             table[1][:7],
             "rel abs BLEU 94.60 29.06 +65.54".split() + ["-51.50 to +182.58"],
         )
-        self.assertEqual({row[2] for row in table[1:]}, {"BLEU", *OTHERS})
+        self.assertEqual(
+            {row[2] for row in table[1:] if row}, {"BLEU", *OTHERS}
+        )
         setup = (paper / "setup.txt").read_text(encoding="utf-8")
         self.assertIn("5 updates of 4,096 padded tokens", setup)
         self.assertIn("seed 1 or 2", setup)
