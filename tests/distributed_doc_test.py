@@ -1,4 +1,4 @@
-"""The scripts in docs/distributed.md set the right TF_CONFIG."""
+"""The scripts of docs/distributed.md set the right TF_CONFIG."""
 
 import os
 import pathlib
@@ -11,7 +11,8 @@ from absl.testing import absltest
 
 from relpos_tf.training import cluster
 
-TEXT = pathlib.Path(__file__).parents[1].joinpath("docs/distributed.md")
+ROOT = pathlib.Path(__file__).parents[1]
+TEXT = ROOT / "docs/distributed.md"
 # In place of the commands of Slurm, and of the trainer.
 STAND_INS = """
 scontrol() { printf 'node1\\nnode2\\n'; }
@@ -100,7 +101,7 @@ class DistributedDocTest(absltest.TestCase):
         self.assertEqual("".join(p.read_text() for p in parts), "".join(lines))
 
     def test_kubernetes(self):
-        job = only_block("apiVersion")
+        job = ROOT.joinpath("deploy/kubernetes.yaml").read_text()
         script = re.search(r"args:\n +- \|\n((?: {10,}.*\n)+)", job)[1]
         script = textwrap.dedent(re.split(r"\n +resources:", script)[0])
         for index in (0, 1):

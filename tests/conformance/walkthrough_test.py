@@ -159,6 +159,8 @@ class DocumentsTest(parameterized.TestCase):
     def test_problems_and_sets_are_registered(self, document):
         text = (ROOT / document).read_text(encoding="utf-8")
         problems = {a or b for a, b in PROBLEM.findall(text)}
+        for path in (ROOT / "examples").glob("*/__init__.py"):
+            text += path.read_text(encoding="utf-8")
         own = re.findall(r"^@registry\.register_\w+\ndef (\w+)", text, re.M)
         self.assertContainsSubset(problems, registry.list_problems() + own)
         sets = {

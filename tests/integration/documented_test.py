@@ -65,7 +65,9 @@ class DocumentedCommandsTest(absltest.TestCase):
         os.chdir(self.work)
         if not pathlib.Path("runs").exists():
             _, error = self.run_documented(
-                "trainer --problem=translate_files", *SMALL
+                "trainer --problem=translate_files",
+                *SMALL,
+                file="docs/own_text.md",
             )
             self.assertRegex(error, "decoder --output_dir=runs/mine\n")
             for name in ("relative", "absolute"):
