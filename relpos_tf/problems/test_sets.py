@@ -129,7 +129,7 @@ def prepared_data(
     data_dir: str, problem: dict[str, Any]
 ) -> tuple[pathlib.Path, dict[str, Any]]:
     """Returns the folder and the manifest of the runs' data."""
-    name, others = problem["problem"], []
+    name, found, others = problem["problem"], [], []
     for folder in manifest_lib.folders(data_dir, name):
         manifest = manifest_lib.read_manifest(folder)
         known = manifest_lib.fingerprints(manifest)
@@ -140,8 +140,11 @@ def prepared_data(
         )
         checksums = [file["sha256"] for file in manifest["files"].values()]
         if is_same and problem["tokenizer_sha256"] in checksums:
-            return folder, manifest
+            shared = known.keys() & problem["data"].keys()
+            found.append((len(shared), folder, manifest))
         others.append(str(folder))
+    if found:  # Beside the runs' own there may be one of fewer splits.
+        return max(found, key=lambda one: one[0])[1:]
     raise errors.UserError(
         f"Expected the data of {name} that the runs were trained on, in "
         f"--data_dir={data_dir}. Received: "

@@ -50,6 +50,11 @@ class TestSetsTest(absltest.TestCase):
         self.prepare(second, "test", "test_2")
         self.prepare(third, "test", vocab_size=290)
         self.assertLen(test_sets.of_problem(second, run), 2)
+        # A folder of fewer splits may lie beside that of the run.
+        fewer = self.create_tempdir().full_path
+        self.prepare(fewer)
+        pathlib.Path(first, "pets").rename(pathlib.Path(fewer, "pets-01234567"))
+        self.assertLen(test_sets.of_problem(fewer, run), 1)
         for data_dir, received in ((third, "other data"), ("", "none")):
             with self.assertRaisesRegex(errors.UserError, received):
                 test_sets.of_problem(data_dir, run)
