@@ -115,11 +115,7 @@ class Bucketed(scheme.Scheme):
                 "Keras: take `save_weights`, and the same code before "
                 "`load_weights`, or give each layer a Bucketed of its own."
             )
-        return {
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-            "bidirectional": self.bidirectional,
-        }
+        return super().get_config()
 
 
 def bucket_starts(number: int, max_distance: int) -> list[int]:

@@ -33,6 +33,7 @@ import keras
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.layers import base
 from relpos_tf.layers import pairs as pairs_lib
 
 
@@ -43,8 +44,9 @@ class Scheme:
     A layer keeps a copy of a scheme and builds it. What the constructor makes
     is shared by the copies, as the table of `bucketed.Bucketed` is.
 
-    A subclass with arguments defines `get_config`. To be loaded with a saved
-    model it is decorated with `@keras.saving.register_keras_serializable()`.
+    To be loaded with a saved model, a subclass is decorated with
+    `@keras.saving.register_keras_serializable()`, and keeps its arguments in
+    attributes of their names, or defines `get_config`.
     """
 
     name = "positions"  # in messages
@@ -120,8 +122,8 @@ class Scheme:
         return f"it knows no {self.name} ({self.summary()})"
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
-        return {}
+        """Returns the arguments of the constructor, see `base.arguments`."""
+        return base.arguments(self, Scheme)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Scheme":
