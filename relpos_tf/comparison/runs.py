@@ -20,6 +20,7 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
 from relpos_tf.problems import problem as problem_lib
+from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 
 _log = logging.getLogger("relpos_tf")
@@ -70,9 +71,10 @@ class Run:
         """Its directory."""
         return run_dir.RunDir(self.path)
 
-    def versions(self) -> str:
-        """Returns the text of versions.json."""
-        return files.regular(self.path / run_dir.VERSIONS).read_bytes().decode()
+    def versions(self) -> dict[str, str]:
+        """Returns the content of versions.json."""
+        path = files.regular(self.path / run_dir.VERSIONS)
+        return checked_json.loads(path.read_bytes())
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns the facts of the training up to a checkpoint."""
