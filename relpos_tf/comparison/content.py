@@ -35,8 +35,6 @@ _WITHOUT_SPREAD = (
     "steps_per_second",
     "tokens_per_second",
 )
-# Sentences that each label of a pair translates better.
-_MOST_GAPS = 3
 
 
 def make(
@@ -121,7 +119,6 @@ def make(
         ],
         "pairs": pairs,
         "pairs_by_measure": compared,
-        "gaps": _gaps(by_label, sets[0], pairs, main[kinds[1]], kinds[1]),
         "hparams_diff": hparams_diff,
         "tuning": list(tuning),
         "samples": [
@@ -330,7 +327,6 @@ def _summary(rows, kinds):
                     *(row["bleu_by_length"] for row in own), strict=True
                 )
             ],
-            "learning_curve": _mean_curve(own),
             "peak_memory_mb": max(
                 filter(None, (row["peak_memory_mb"] for row in own)),
                 default=None,
@@ -345,20 +341,6 @@ def _means(rows, fields, others=()):
     columns = {x: [row[x] for row in rows] for x in (*fields, *others)}
     means = {f"{x}_mean": measures.mean(columns[x]) for x in columns}
     return means | {f"{x}_spread": measures.spread(columns[x]) for x in fields}
-
-
-def _mean_curve(rows):
-    """Returns `[step, loss, bleu]` over seeds, at the steps that all have.
-
-    At a step that a seed lacks, the mean would jump.
-    """
-    curves = [row["learning_curve"]["dev"] for row in rows]
-    known = [{point[0]: point[1:] for point in curve} for curve in curves]
-    steps = sorted(set.intersection(*map(set, known)))
-    return [
-        [step, *np.mean([one[step] for one in known], axis=0).tolist()]
-        for step in steps
-    ]
 
 
 def _further(test_set, rows, scored):
@@ -378,36 +360,6 @@ def _further(test_set, rows, scored):
         ],
         "pairs": pairwise.compare_all(scored[bleu], bleu),
     }
-
-
-def _gaps(by_label, test_set, pairs, scores, measure):
-    """Returns the sentences whose score is most above another label's.
-
-    Returns:
-        For either label of each pair a dict of `better` and `worse`, the
-        labels, and `sentences`: what `_sample` returns of each, with `scores`,
-        the means over seeds.
-    """
-    by_line = {
-        label: np.mean([measure.score(x.counts) for x in own.values()], 0)
-        for label, own in scores.items()
-    }  # [L]
-    gaps = []
-    for pair in pairs:
-        for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"])):
-            ours, others = (by_line[label] for label in labels)
-            order = np.argsort(others - ours, kind="stable")[:_MOST_GAPS]
-            sentences = [
-                _sample({x: by_label[x] for x in labels}, test_set, int(i))
-                | {"scores": {x: by_line[x][i] for x in labels}}
-                for i in order
-                if ours[i] > others[i]
-            ]
-            better, worse = labels
-            gaps.append(
-                {"better": better, "worse": worse, "sentences": sentences}
-            )
-    return gaps
 
 
 def _sample(by_label, test_set, index):

@@ -288,31 +288,6 @@ class MakeTest(ContentTestCase):
             self.assertEqual(row["bleu_spread"], 0.0)
             self.assertIn("–", report_lib.table(report))
 
-    def test_learning_curve_is_the_mean_at_common_steps(self):
-        results = self.result("rel", 1), self.result("rel", 2)
-        for one, steps in zip(results, ((5,), (3, 5)), strict=True):
-            seed = one.run.seed
-            event = {"split": "dev", "loss": 2.0 * seed, "bleu": 10.0 * seed}
-            for step in steps:
-                one.run.files.append_metrics({"step": step, **event})
-        (row,) = self.make(*results)["summary"]
-        self.assertEqual(row["learning_curve"], [[5, 3.0, 15.0]])
-
-    def test_gaps_are_of_each_pair_in_both_directions(self):
-        first, second = self.two()["gaps"]
-        self.assertEqual((first["better"], first["worse"]), ("rel", "abs"))
-        self.assertEqual((second["better"], second["worse"]), ("abs", "rel"))
-        self.assertEmpty(second["sentences"])
-        # Lines 1 and 2 are wrong in two and one more models of "abs"; line 3
-        # is wrong in one more.
-        sources = [one["source"] for one in first["sentences"]]
-        self.assertCountEqual(sources, SOURCES[1:])
-        (one,) = [x for x in first["sentences"] if x["source"] == SOURCES[2]]
-        self.assertEqual(
-            one["translations"], {"rel": REFERENCES[2], "abs": "<i>abs"}
-        )
-        self.assertAlmostEqual(one["scores"]["rel"], 100.0)
-
     def test_samples_are_of_the_first_seed_from_short_to_long(self):
         samples = self.two(num_samples=2)["samples"]
         self.assertEqual([s["source"] for s in samples], ["a b", "a b c d e f"])
