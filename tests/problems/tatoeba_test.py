@@ -54,7 +54,7 @@ class TatoebaTest(folders.TestCase):
         with zipfile.ZipFile(self.folder / "deu-eng.zip", "w") as archive:
             archive.writestr("deu.txt", lines)
         sizes = [
-            len(list(tatoeba.opener(split)(str(self.folder))))
+            len(list(tatoeba.read(split, str(self.folder))))
             for split in ("train", "dev", "test")
         ]
         self.assertEqual(sizes, [100, 2000, 2000])
