@@ -132,11 +132,13 @@ def main() -> int:
         grid = FLAGS.grid and grid_lib.expand(FLAGS.grid, variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
-    labels = [*(one.label for one in variants), *(run.label for run in runs)]
     with command.flag_value("outputs"):
         outputs = outputs_lib.parse(FLAGS.outputs)
-        outputs_lib.check_labels(outputs, labels)
-    check_baseline([*labels, *(one.label for one in outputs)])
+        labels = [one.label for one in variants]
+        labels += dict.fromkeys(run.label for run in runs)
+        labels += dict.fromkeys(one.label for one in outputs)
+        variants_lib.check_labels(labels)
+    check_baseline(labels)
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
@@ -229,7 +231,7 @@ def check_baseline(labels: Sequence[str]) -> None:
     if FLAGS.baseline and FLAGS.baseline not in labels:
         raise command.UsageError(
             "--baseline must be one of the labels "
-            f"{', '.join(dict.fromkeys(labels))}. Received: {FLAGS.baseline}."
+            f"{', '.join(labels)}. Received: {FLAGS.baseline}."
         )
 
 

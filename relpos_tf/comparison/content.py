@@ -69,44 +69,40 @@ def make(
         scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
         segments: More measures, of the first set only.
     """
-    by_label = _group(results, baseline)
+    by_label: dict[str, list[scoring.ModelResult]] = {}
+    # The order of other labels remains.
+    for one in sorted(results, key=lambda one: one.run.label != baseline):
+        by_label.setdefault(one.run.label, []).append(one)
+    results = [one for own in by_label.values() for one in own]
     language = problem.get("target_language", "")
     tokenize = metrics.tokenizer_of(language, tokenize)
     lengths = next(x.record["source_lengths"] for x in results if x.record)
-    limits = list(limits) or measures.quartiles(lengths)
-    buckets = measures.buckets(lengths, limits)
+    buckets = measures.buckets(lengths, limits or measures.quartiles(lengths))
     kinds = corpus_measures.of_language(language, tokenize, scale)
     scored = {one.name: _scored(by_label, one, kinds) for one in sets}
     main = scored[sets[0].name]
     main |= _scored(by_label, sets[0], segments)
-    rows = {
-        label: [_run_row(one, sets, buckets, scored) for one in own]
-        for label, own in by_label.items()
-    }
-    runs = [row for own in rows.values() for row in own]
+    runs = [_run_row(one, sets, buckets, scored) for one in results]
+    rows = {x: [row for row in runs if row["label"] == x] for x in by_label}
     summary = _summary(rows, main)
     compared = {x.name: pairwise.compare_all(main[x], x) for x in main}
     pairs = compared.pop(kinds[0].name)
     for pair in pairs:
         pair |= {"bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
-    hparams = {
-        label: own[0].run.files.read_hparams()
-        for label, own in by_label.items()
-        if own[0].record
-    }
+    trained = [one.run for one in results if one.record]
+    hparams = {run.label: run.files.read_hparams() for run in trained}
     hparams_diff = variants.differences(hparams)
-    ordered = [one for own in by_label.values() for one in own]
     found = [
         *warnings,
-        *_doubts(ordered, sets, tokenize),
-        *_check_runs(ordered, runs),
+        *_doubts(results, sets, tokenize),
+        *_check_runs(results, runs),
         *_check_labels(by_label, hparams, hparams_diff),
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
         "verdict": pairwise.verdict(summary, pairs),
         "command": command,
-        "setup": _setup(problem, sets[0], runs, results),
+        "setup": _setup(problem, sets[0], runs, trained[0]),
         "problem": problem["problem"],
         "split": sets[0].name,
         "lines": len(sets[0].sources),
@@ -131,9 +127,8 @@ def make(
     return measures.finite(report)
 
 
-def _setup(problem, test_set, rows, results):
+def _setup(problem, test_set, rows, run):
     """Returns a paragraph about the trainings, for a paper."""
-    run = next(one.run for one in results if one.record)
     hparams, versions = run.files.read_hparams(), run.versions()
     ours = [row for row in rows if row["train_steps"] is not None]
     steps, seeds = (
@@ -158,15 +153,6 @@ def _setup(problem, test_set, rows, results):
         f"TensorFlow {versions['tensorflow']}, Keras {versions['keras']}; "
         f"{datetime.date.today()}."
     )
-
-
-def _group(results, baseline):
-    """Returns the results of each label, the baseline's first."""
-    by_label: dict[str, list[scoring.ModelResult]] = {}
-    # The order of the others remains.
-    for one in sorted(results, key=lambda one: one.run.label != baseline):
-        by_label.setdefault(one.run.label, []).append(one)
-    return by_label
 
 
 def _check_runs(results, rows):

@@ -58,7 +58,7 @@ class Measure:
         """Returns the counts of each line, float64 `[L, C]`, whole numbers.
 
         Raises:
-            UserError: see `metrics.check_pairs`.
+            UserError: see `metrics.comparable`.
         """
         sides = self._sides(hypotheses, references)
         # Private, but what sacreBLEU's own tests of significance are made of.

@@ -91,16 +91,6 @@ def parse(items: Sequence[str]) -> list[Output]:
     return outputs
 
 
-def check_labels(outputs: Sequence[Output], labels: Sequence[str]) -> None:
-    """Raises UserError if a run or set has the label of an output."""
-    twice = sorted({output.label for output in outputs} & set(labels))
-    if twice:
-        raise errors.UserError(
-            "Expected labels that no run or set has. Received: "
-            f"{', '.join(twice)}."
-        )
-
-
 def read(
     output: Output, sets: Sequence[test_sets.TestSet]
 ) -> scoring.ModelResult:

@@ -199,8 +199,8 @@ def check_labels(labels: Sequence[str]) -> None:
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise errors.UserError(
-            "Expected another label for each set, as in a=NAME,b=NAME. "
-            f"Received twice: {', '.join(twice)}."
+            "Expected another label for each set, run or system, as in "
+            f"a=NAME,b=NAME. Received twice: {', '.join(twice)}."
         )
 
 

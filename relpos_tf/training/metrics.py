@@ -179,9 +179,15 @@ def comparable(
         The hypotheses, and the references in lists, as sacreBLEU takes them.
 
     Raises:
-        UserError: see `check_pairs`.
+        UserError: there are no references, or not one for each hypothesis.
     """
-    check_pairs(hypotheses, references)
+    check_references(references)
+    if len(hypotheses) != len(references):
+        raise errors.UserError(
+            "Expected one reference line for each line. Received: "
+            f"{len(hypotheses)} hypotheses and {len(references)} references. "
+            "Lines are paired by number; check that both files are complete."
+        )
     streams = [[*map(spelling.compose, c)] for c in _columns(references)]
     return list(map(spelling.compose, hypotheses)), streams
 
@@ -354,19 +360,6 @@ def check_references(references: Sequence[Any]) -> None:
             "Expected reference lines to score against. Received: "
             f"{len(references)} references without any text. Give the file "
             "that holds the reference translations."
-        )
-
-
-def check_pairs(
-    lines: Sequence[str], references: Sequence[Any], name: str = "hypotheses"
-) -> None:
-    """Raises UserError unless each of the lines has a reference."""
-    check_references(references)
-    if len(lines) != len(references):
-        raise errors.UserError(
-            "Expected one reference line for each line. Received: "
-            f"{len(lines)} {name} and {len(references)} references. Lines are "
-            "paired by number; check that both files are complete."
         )
 
 
