@@ -57,7 +57,7 @@ def make(
     Args:
         results: Of all runs, and of other systems. At least one is of a run.
         sets: The test sets that were translated, the main one first.
-        problem: Of `test_sets.problem_of`; only its name is required.
+        problem: Of `test_sets.problem_of`.
         limits: Upper limits of the length buckets, in pieces with EOS. None:
             quartiles of the lengths.
         num_samples: int. How many translated lines to show.
@@ -74,14 +74,14 @@ def make(
     for one in sorted(results, key=lambda one: one.run.label != baseline):
         by_label.setdefault(one.run.label, []).append(one)
     results = [one for own in by_label.values() for one in own]
-    language = problem.get("target_language", "")
+    language = problem["target_language"]
     tokenize = metrics.tokenizer_of(language, tokenize)
     lengths = next(x.record["source_lengths"] for x in results if x.record)
     buckets = measures.buckets(lengths, limits or measures.quartiles(lengths))
     kinds = corpus_measures.of_language(language, tokenize, scale)
-    scored = {one.name: _scored(by_label, one, kinds) for one in sets}
+    scored = {one.name: _scored(results, one, kinds) for one in sets}
     main = scored[sets[0].name]
-    main |= _scored(by_label, sets[0], segments)
+    main |= _scored(results, sets[0], segments)
     runs = [_run_row(one, sets, buckets, scored) for one in results]
     rows = {x: [row for row in runs if row["label"] == x] for x in by_label}
     summary = _summary(rows, main)
@@ -137,12 +137,10 @@ def _setup(problem, test_set, rows, run):
         )
         for name in ("train_steps", "seed")
     )
-    languages = [problem.get(f"{x}_language") for x in ("source", "target")]
     pairs = problem.get("train_pairs")
     return (
-        f"{problem['problem']}"
-        + (f", {' to '.join(languages)}" if all(languages) else "")
-        + ": "
+        f"{problem['problem']}, {problem['source_language']} to "
+        f"{problem['target_language']}: "
         + (f"{pairs:,} training pairs, " if pairs else "")
         + f"{hparams.vocab_size:,} pieces. {steps} updates of "
         f"{hparams.batch_size:,} padded tokens for each replica, seed {seeds}; "
@@ -221,19 +219,15 @@ def _doubts(results, sets, tokenize):
     ]
 
 
-def _scored(by_label, test_set, kinds):
+def _scored(results, test_set, kinds):
     """Returns `pairwise.Scores` by measure, of the labels that it covers."""
-    return {
-        kind: {
-            label: {
-                one.run.seed: kind.scored(kind.counts_of(one, test_set))
-                for one in own
-            }
-            for label, own in by_label.items()
-            if kind.covers(own[0], test_set)
-        }
-        for kind in kinds
-    }
+    found: dict[Any, dict] = {kind: {} for kind in kinds}
+    for one in results:
+        for kind in kinds:
+            if kind.covers(one, test_set):
+                own = found[kind].setdefault(one.run.label, {})
+                own[one.run.seed] = kind.scored(kind.counts_of(one, test_set))
+    return found
 
 
 def _run_row(result, sets, buckets, scored):

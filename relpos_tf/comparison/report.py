@@ -218,13 +218,13 @@ def _figures(report) -> dict[str, list[figures.Picture | None]]:
     """Returns the figures of each section."""
     if not figures.is_available():
         return {}
-    curves = (
-        ("dev", 2, "dev BLEU"),
-        ("dev", 1, "dev loss"),
-        ("train", 1, "training loss"),
-    )
+    curve = functools.partial(figures.learning_curve, report)
     return {
         "scores": [figures.scores(report)],
         "lengths": [figures.scores_by_length(report)],
-        "curves": [figures.learning_curve(report, *curve) for curve in curves],
+        "curves": [
+            curve("dev", 2, "dev BLEU"),
+            curve("dev", 1, "dev loss"),
+            curve("train", 1, "training loss"),
+        ],
     }

@@ -91,8 +91,10 @@ class ContentTestCase(folders.TestCase):
         return outputs.read(output, [self.test_set, self.more])
 
     def make(self, *results, further=(), **kwargs):
-        kwargs = {"problem": {"problem": "p_x"}, **kwargs}
-        return content.make(results, [self.test_set, *further], **kwargs)
+        problem = {"problem": "p_x", "source_language": "source"}
+        problem |= {"target_language": "target"} | kwargs.pop("problem", {})
+        sets = [self.test_set, *further]
+        return content.make(results, sets, problem, **kwargs)
 
     def four(self):
         """Returns runs of two labels and two seeds."""
@@ -166,7 +168,7 @@ class TestSetsTest(ContentTestCase):
             self.with_more("abs", 1, "a", "b"),
             self.with_more("abs", 2, lower[0], "b"),
             further=[self.more],
-            problem={"problem": "p_x", "target_language": "de"},
+            problem={"target_language": "de"},
         )
         (further,) = report["further_test_sets"]
         self.assertEqual((further["name"], further["lines"]), ("test_2", 2))
@@ -218,7 +220,7 @@ class TokenizerTest(ContentTestCase):
             report = self.make(
                 *results,
                 further=[self.more],
-                problem={"problem": "p_x"} | problem,
+                problem=problem,
                 tokenize=asked,
             )
             row = report["runs"][0]

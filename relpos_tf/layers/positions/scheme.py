@@ -125,11 +125,6 @@ class Scheme:
         """Returns the arguments of the constructor, see `base.arguments`."""
         return base.arguments(self, Scheme)
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Scheme":
-        """Returns the scheme of a `get_config`."""
-        return cls(**config)
-
 
 def share(layers: Iterable[keras.layers.Layer], pairs: pairs_lib.Pairs) -> None:
     """Computes in `pairs.known` what the layers of a stack share."""
@@ -205,4 +200,4 @@ def restored_from(one: Any) -> Any:
             "register_keras_serializable()`, and import its module before. "
             f"Received: {one.get('class_name')!r}."
         )
-    return kind.from_config(one["config"])
+    return kind(**one["config"])
