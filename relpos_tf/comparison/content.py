@@ -69,52 +69,32 @@ def make(
         scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
         segments: More measures, of the first set only.
     """
-    by_label: dict[str, list[scoring.ModelResult]] = {}
-    # The order of other labels remains.
-    for one in sorted(results, key=lambda one: one.run.label != baseline):
-        by_label.setdefault(one.run.label, []).append(one)
+    by_label = _group(results, baseline)
     results = [one for own in by_label.values() for one in own]
     language = problem["target_language"]
     tokenize = metrics.tokenizer_of(language, tokenize)
     lengths = next(x.record["source_lengths"] for x in results if x.record)
     buckets = measures.buckets(lengths, limits or measures.quartiles(lengths))
     kinds = corpus_measures.of_language(language, tokenize, scale)
-    scored = {one.name: _scored(results, one, kinds) for one in sets}
-    main = scored[sets[0].name]
-    main |= _scored(results, sets[0], segments)
-    runs = [_run_row(one, sets, buckets, scored) for one in results]
-    rows = {x: [row for row in runs if row["label"] == x] for x in by_label}
-    summary = _summary(rows, main)
-    compared = {x.name: pairwise.compare_all(main[x], x) for x in main}
-    pairs = compared.pop(kinds[0].name)
-    for pair in pairs:
-        pair |= {"bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
+    scores = _scores(results, sets, kinds, segments, buckets)
     trained = [one.run for one in results if one.record]
     hparams = {run.label: run.files.read_hparams() for run in trained}
     hparams_diff = variants.differences(hparams)
     found = [
         *warnings,
         *_doubts(results, sets, tokenize),
-        *_check_runs(results, runs),
+        *_check_runs(results, scores["runs"]),
         *_check_labels(by_label, hparams, hparams_diff),
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
-        "verdict": pairwise.verdict(summary, pairs),
         "command": command,
-        "setup": _setup(problem, sets[0], runs, trained[0]),
+        "setup": _setup(problem, sets[0], scores["runs"], trained[0]),
         "problem": problem["problem"],
         "split": sets[0].name,
         "lines": len(sets[0].sources),
         "labels": list(by_label),
-        "measures": [{"name": x.name, "field": x.field} for x in main],
-        "runs": runs,
-        "summary": summary,
-        "further_test_sets": [
-            _further(one, rows, scored[one.name]) for one in sets[1:]
-        ],
-        "pairs": pairs,
-        "pairs_by_measure": compared,
+        **scores,
         "hparams_diff": hparams_diff,
         "tuning": list(tuning),
         "samples": [
@@ -125,6 +105,40 @@ def make(
         "versions": run_dir.versions(),
     }
     return measures.finite(report)
+
+
+def _scores(results, sets, kinds, segments, buckets):
+    """Returns the parts of the report that have scores."""
+    scored = {one.name: _scored(results, one, kinds) for one in sets}
+    main = scored[sets[0].name]
+    main |= _scored(results, sets[0], segments)
+    rows: dict[str, list] = {}
+    for one in results:
+        row = _run_row(one, sets, buckets, scored)
+        rows.setdefault(one.run.label, []).append(row)
+    summary = _summary(rows, main)
+    compared = {x.name: pairwise.compare_all(main[x], x) for x in main}
+    pairs = compared.pop(kinds[0].name)
+    for pair in pairs:
+        pair |= {"bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
+    return {
+        "verdict": pairwise.verdict(summary, pairs),
+        "measures": [{"name": x.name, "field": x.field} for x in main],
+        "runs": [row for own in rows.values() for row in own],
+        "summary": summary,
+        "further_test_sets": [_further(x, rows, scored) for x in sets[1:]],
+        "pairs": pairs,
+        "pairs_by_measure": compared,
+    }
+
+
+def _group(results, baseline):
+    """Returns the results of each label, the baseline's first."""
+    by_label: dict[str, list[scoring.ModelResult]] = {}
+    # The order of the others remains.
+    for one in sorted(results, key=lambda one: one.run.label != baseline):
+        by_label.setdefault(one.run.label, []).append(one)
+    return by_label
 
 
 def _setup(problem, test_set, rows, run):
@@ -325,8 +339,9 @@ def _means(rows, fields, others=()):
 
 def _further(test_set, rows, scored):
     """Returns the entry of a further test set, with a row for each label."""
-    bleu, *_ = scored
-    fields = [kind.field for kind in scored]
+    kinds = scored[test_set.name]
+    bleu, *_ = kinds
+    fields = [kind.field for kind in kinds]
     return {
         "name": test_set.name,
         "lines": len(test_set.sources),
@@ -336,9 +351,9 @@ def _further(test_set, rows, scored):
                 [x["further_test_sets"][test_set.name] for x in rows[label]],
                 fields,
             )
-            for label in scored[bleu]
+            for label in kinds[bleu]
         ],
-        "pairs": pairwise.compare_all(scored[bleu], bleu),
+        "pairs": pairwise.compare_all(kinds[bleu], bleu),
     }
 
 
