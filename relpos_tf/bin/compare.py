@@ -138,7 +138,11 @@ def main() -> int:
         labels += dict.fromkeys(run.label for run in runs)
         labels += dict.fromkeys(one.label for one in outputs)
         variants_lib.check_labels(labels)
-    check_baseline(labels)
+    if FLAGS.baseline and FLAGS.baseline not in labels:
+        raise command.UsageError(
+            f"--baseline must be one of the labels {', '.join(labels)}. "
+            f"Received: {FLAGS.baseline}."
+        )
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
@@ -224,15 +228,6 @@ def make_variants() -> list[variants_lib.Variant]:
             return variants_lib.of_sets(sets, changes, more)
         base = sets[0] if sets else variants_lib.DEFAULT_BASE
         return variants_lib.of_preset(FLAGS.preset, base, changes, more)
-
-
-def check_baseline(labels: Sequence[str]) -> None:
-    """Raises UsageError if no label is the --baseline."""
-    if FLAGS.baseline and FLAGS.baseline not in labels:
-        raise command.UsageError(
-            "--baseline must be one of the labels "
-            f"{', '.join(labels)}. Received: {FLAGS.baseline}."
-        )
 
 
 def length_limits() -> list[int]:

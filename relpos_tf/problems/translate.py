@@ -66,10 +66,7 @@ def translate_ende_tatoeba() -> problem.Problem:
         source_language="en",
         target_language="de",
         vocab_size=8000,
-        splits={
-            split: functools.partial(tatoeba.read, split)
-            for split in tatoeba.SPLITS
-        },
+        splits={s: functools.partial(tatoeba.read, s) for s in tatoeba.SPLITS},
     )
 
 
