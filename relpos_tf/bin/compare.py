@@ -132,11 +132,17 @@ def main() -> int:
         grid = FLAGS.grid and grid_lib.expand(FLAGS.grid, variants)
     with command.flag_value("runs"):
         runs = runs_lib.find(FLAGS.runs)
-    labels = [*(one.label for one in variants), *(run.label for run in runs)]
     with command.flag_value("outputs"):
         outputs = outputs_lib.parse(FLAGS.outputs)
-        outputs_lib.check_labels(outputs, labels)
-    check_baseline([*labels, *(one.label for one in outputs)])
+        labels = [one.label for one in variants]
+        labels += dict.fromkeys(run.label for run in runs)
+        labels += dict.fromkeys(one.label for one in outputs)
+        variants_lib.check_labels(labels)
+    if FLAGS.baseline and FLAGS.baseline not in labels:
+        raise command.UsageError(
+            f"--baseline must be one of the labels {', '.join(labels)}. "
+            f"Received: {FLAGS.baseline}."
+        )
     if FLAGS.diff:
         by_label = {one.label: one.hparams for one in variants}
         by_label |= {run.label: run.files.read_hparams() for run in runs}
@@ -222,15 +228,6 @@ def make_variants() -> list[variants_lib.Variant]:
             return variants_lib.of_sets(sets, changes, more)
         base = sets[0] if sets else variants_lib.DEFAULT_BASE
         return variants_lib.of_preset(FLAGS.preset, base, changes, more)
-
-
-def check_baseline(labels: Sequence[str]) -> None:
-    """Raises UsageError if no label is the --baseline."""
-    if FLAGS.baseline and FLAGS.baseline not in labels:
-        raise command.UsageError(
-            "--baseline must be one of the labels "
-            f"{', '.join(dict.fromkeys(labels))}. Received: {FLAGS.baseline}."
-        )
 
 
 def length_limits() -> list[int]:

@@ -102,26 +102,24 @@ def score(
     )
     for warning in found.warnings:
         command.logger().warning("%s", warning)
-    record = dataclasses.asdict(found)
-    lines = [
-        f"BLEU = {found.bleu:.2f} ({found.bleu_signature})",
-        f"chrF = {found.chrf:.2f} ({found.chrf_signature})",
-    ]
     sides = metrics.comparable(translations, references)
+    shown = {
+        "BLEU": (found.bleu, found.bleu_signature),
+        "chrF": (found.chrf, found.chrf_signature),
+    }
     for name, metric in metrics.further().items():
         value, signature = metric.corpus_score(*sides), metric.get_signature()
-        field = name.lower().replace("+", "p")
-        record |= {field: value.score, f"{field}_signature": str(signature)}
-        lines.append(f"{name} = {value.score:.2f} ({signature})")
-    if scale:
+        shown[name] = value.score, str(signature)
+    if scale or language in metrics.MOSES_LANGUAGES:
         with command.flag_value("scale"):
-            metrics.check_moses_language(language)
-    if metrics.has_moses_rules(language):
-        tokenized = metrics.tokenized_bleu(
-            translations, references, language, scale or metrics.MULTI30K
-        )
-        record |= tokenized._asdict()
-        lines.append("tokenized BLEU = {:.2f} ({})".format(*tokenized))
+            shown["tokenized BLEU"] = metrics.tokenized_bleu(
+                translations, references, language, scale or metrics.MULTI30K
+            )
+    record, lines = dataclasses.asdict(found), []
+    for name, (value, signature) in shown.items():
+        field = metrics.field(name)
+        record |= {field: value, f"{field}_signature": signature}
+        lines.append(f"{name} = {value:.2f} ({signature})")
     lines.append(
         f"exact match = {found.exact_match:.2f}% of {found.lines} lines, "
         f"{found.empty_lines} empty"

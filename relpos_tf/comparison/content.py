@@ -4,7 +4,6 @@ Shapes: L lines, C counts of a line (see `corpus_measures`).
 """
 
 import datetime
-import json
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from relpos_tf import hparam
 from relpos_tf.comparison import corpus_measures
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import pairwise
@@ -30,8 +28,13 @@ _BATCHING = (
     "length_bucket_step",
     "optimizer_multistep_accumulate_steps",
 )
-# Sentences that each label of a pair translates better.
-_MOST_GAPS = 3
+_WITHOUT_SPREAD = (
+    "exact_match",
+    "length_ratio",
+    "brevity_penalty",
+    "steps_per_second",
+    "tokens_per_second",
+)
 
 
 def make(
@@ -54,7 +57,7 @@ def make(
     Args:
         results: Of all runs, and of other systems. At least one is of a run.
         sets: The test sets that were translated, the main one first.
-        problem: Of `test_sets.problem_of`; only its name is required.
+        problem: Of `test_sets.problem_of`.
         limits: Upper limits of the length buckets, in pieces with EOS. None:
             quartiles of the lengths.
         num_samples: int. How many translated lines to show.
@@ -67,41 +70,31 @@ def make(
         segments: More measures, of the first set only.
     """
     by_label = _group(results, baseline)
-    language = problem.get("target_language", "")
+    results = [one for own in by_label.values() for one in own]
+    language = problem["target_language"]
     tokenize = metrics.tokenizer_of(language, tokenize)
     lengths = next(x.record["source_lengths"] for x in results if x.record)
-    limits = list(limits) or measures.quartiles(lengths)
-    buckets = measures.buckets(lengths, limits)
+    buckets = measures.buckets(lengths, limits or measures.quartiles(lengths))
     kinds = corpus_measures.of_language(language, tokenize, scale)
-    every = [*kinds, *segments]
-    scored = {one.name: _scored(by_label, one, kinds) for one in sets}
-    scored[sets[0].name] |= _scored(by_label, sets[0], segments)
-    ordered = [one for own in by_label.values() for one in own]
-    rows = [_run_row(x, sets, buckets, every, scored) for x in ordered]
-    found = list(warnings)
-    found += [y for x in ordered for y in _doubts(x, sets, tokenize)]
-    hparams = _hparams(by_label)
+    scores = _scores(results, sets, kinds, segments, buckets)
+    trained = [one.run for one in results if one.record]
+    hparams = {run.label: run.files.read_hparams() for run in trained}
     hparams_diff = variants.differences(hparams)
-    found += _check_conditions(rows)
-    found += _check_models(ordered, hparams, hparams_diff)
-    summary = _summary(by_label, rows, every, scored[sets[0].name])
-    compared = _differences(by_label, sets[0], every, scored[sets[0].name])
+    found = [
+        *warnings,
+        *_doubts(results, sets, tokenize),
+        *_check_runs(results, scores["runs"]),
+        *_check_labels(by_label, hparams, hparams_diff),
+    ]
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
-        "verdict": pairwise.verdict(summary, compared["pairs"]),
         "command": command,
-        "setup": _setup(problem, sets[0], rows, ordered),
+        "setup": _setup(problem, sets[0], scores["runs"], trained[0]),
         "problem": problem["problem"],
         "split": sets[0].name,
         "lines": len(sets[0].sources),
         "labels": list(by_label),
-        "measures": [{"name": x.name, "field": x.field} for x in every],
-        "runs": rows,
-        "summary": summary,
-        "further_test_sets": [
-            _further(one, kinds, scored[one.name]) for one in sets[1:]
-        ],
-        **compared,
+        **scores,
         "hparams_diff": hparams_diff,
         "tuning": list(tuning),
         "samples": [
@@ -114,10 +107,43 @@ def make(
     return measures.finite(report)
 
 
-def _setup(problem, test_set, rows, results):
+def _scores(results, sets, kinds, segments, buckets):
+    """Returns the parts of the report that have scores."""
+    scored = {one.name: _scored(results, one, kinds) for one in sets}
+    main = scored[sets[0].name]
+    main |= _scored(results, sets[0], segments)
+    rows: dict[str, list] = {}
+    for one in results:
+        row = _run_row(one, sets, buckets, scored)
+        rows.setdefault(one.run.label, []).append(row)
+    summary = _summary(rows, main)
+    compared = {x.name: pairwise.compare_all(main[x], x) for x in main}
+    pairs = compared.pop(kinds[0].name)
+    for pair in pairs:
+        pair |= {"bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
+    return {
+        "verdict": pairwise.verdict(summary, pairs),
+        "measures": [{"name": x.name, "field": x.field} for x in main],
+        "runs": [row for own in rows.values() for row in own],
+        "summary": summary,
+        "further_test_sets": [_further(x, rows, scored) for x in sets[1:]],
+        "pairs": pairs,
+        "pairs_by_measure": compared,
+    }
+
+
+def _group(results, baseline):
+    """Returns the results of each label, the baseline's first."""
+    by_label: dict[str, list[scoring.ModelResult]] = {}
+    # The order of the others remains.
+    for one in sorted(results, key=lambda one: one.run.label != baseline):
+        by_label.setdefault(one.run.label, []).append(one)
+    return by_label
+
+
+def _setup(problem, test_set, rows, run):
     """Returns a paragraph about the trainings, for a paper."""
-    run = next(one.run for one in results if one.record)
-    hparams, versions = run.files.read_hparams(), json.loads(run.versions())
+    hparams, versions = run.files.read_hparams(), run.versions()
     ours = [row for row in rows if row["train_steps"] is not None]
     steps, seeds = (
         " or ".join(
@@ -125,12 +151,10 @@ def _setup(problem, test_set, rows, results):
         )
         for name in ("train_steps", "seed")
     )
-    languages = [problem.get(f"{x}_language") for x in ("source", "target")]
     pairs = problem.get("train_pairs")
     return (
-        f"{problem['problem']}"
-        + (f", {' to '.join(languages)}" if all(languages) else "")
-        + ": "
+        f"{problem['problem']}, {problem['source_language']} to "
+        f"{problem['target_language']}: "
         + (f"{pairs:,} training pairs, " if pairs else "")
         + f"{hparams.vocab_size:,} pieces. {steps} updates of "
         f"{hparams.batch_size:,} padded tokens for each replica, seed {seeds}; "
@@ -143,168 +167,64 @@ def _setup(problem, test_set, rows, results):
     )
 
 
-def _group(results, baseline):
-    """Returns the results of each label, the baseline's first."""
-    by_label: dict[str, list[scoring.ModelResult]] = {}
-    # The order of the others remains.
-    for one in sorted(results, key=lambda one: one.run.label != baseline):
-        by_label.setdefault(one.run.label, []).append(one)
-    return by_label
+def _check_runs(results, rows):
+    """Returns a warning for each fact in which runs differ.
 
-
-def _check_conditions(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns a warning for each training condition that differs.
-
-    Args:
-        rows: `runs` of the report. Those without `train_steps` are of other
-            systems, whose training is unknown.
+    It names the first run of each value. Unknown values, None, do not count.
     """
+    facts: dict[str, dict[str, str]] = {}
+    for one, row in zip(results, rows, strict=True):
+        if not one.record:
+            continue  # another system, whose training is unknown
+        averaged = ", ".join(map(str, one.record["average_of"]))
+        for fact, value in {
+            "updates": row["train_steps"],
+            f"target tokens with seed {one.run.seed}": row["target_tokens"],
+            "averaged checkpoints": averaged or "none",
+            **one.run.versions(),
+        }.items():
+            if value is not None:
+                firsts = facts.setdefault(fact, {})
+                firsts.setdefault(str(value), one.run.title)
+    return [
+        f"The runs differ in {fact}: "
+        + "; ".join(f"{value} ({title})" for value, title in firsts.items())
+        + "."
+        for fact, firsts in facts.items()
+        if len(firsts) > 1
+    ]
+
+
+def _check_labels(by_label, hparams, hparams_diff):
+    """Returns warnings about the seeds and the hparams of labels."""
     warnings = []
-    rows = [row for row in rows if row["train_steps"] is not None]
-    steps = {row["label"]: row["train_steps"] for row in rows}
-    if len({row["train_steps"] for row in rows}) > 1:
-        warnings.append(
-            "The runs have made different numbers of updates: "
-            f"{_listed(steps)}."
-        )
-    for seed in dict.fromkeys(row["seed"] for row in rows):
-        tokens = {
-            row["label"]: row["target_tokens"]
-            for row in rows
-            if row["seed"] == seed and row["target_tokens"] is not None
-        }
-        if len(set(tokens.values())) > 1:
-            warnings.append(
-                f"With seed {seed}, the runs have not been trained on the same "
-                f"number of target tokens: {_listed(tokens)}."
-            )
-    seeds: dict[str, list[str]] = {}
-    for row in rows:
-        seeds.setdefault(row["label"], []).append(str(row["seed"]))
-    if len({tuple(sorted(own)) for own in seeds.values()}) > 1:
+    seeds = {
+        frozenset(x.run.seed for x in by_label[label]) for label in hparams
+    }
+    if len(seeds) > 1:
         warnings.append(
             "Not all labels have the same seeds: two labels are compared over "
             "the seeds that both have, if these are two or more, else over all."
         )
-    return warnings
-
-
-def _check_models(results, hparams, hparams_diff):
-    """Returns warnings about hparams and software."""
-    warnings = []
     if changed := [name for name in _BATCHING if name in hparams_diff]:
         warnings.append(
             f"The sets differ in {', '.join(changed)}: their updates do not "
             "hold the same sentences."
         )
-    versions: dict[str, str] = {}
-    averages: dict[tuple[int, ...], str] = {}
-    for one in filter(lambda one: one.record, results):  # of runs
-        versions.setdefault(one.run.versions(), one.run.title)
-        averages.setdefault((*one.record["average_of"],), one.run.title)
-    if len(averages) > 1:
-        of = [
-            f"{title} of {', '.join(map(str, steps)) or 'none'}"
-            for steps, title in averages.items()
-        ]
-        warnings.append(
-            "The final models are averages of checkpoints of different steps: "
-            f"{'; '.join(of)} are the first run of each."
-        )
-    equal: dict[hparam.HParams, list[str]] = {}
-    for label, values in hparams.items():
-        equal.setdefault(values, []).append(label)
-    warnings += [
-        f"These labels have equal hparams: {', '.join(labels)}."
-        for labels in equal.values()
-        if len(labels) > 1
-    ]
-    if len(versions) > 1:
-        warnings.append(
-            "The runs were trained with different versions or devices: "
-            f"{', '.join(versions.values())} are the first run of each. "
-            "versions.json in their directories lists them."
-        )
+    for values in dict.fromkeys(hparams.values()):
+        equal = [label for label, own in hparams.items() if own == values]
+        if len(equal) > 1:
+            warnings.append(
+                f"These labels have equal hparams: {', '.join(equal)}."
+            )
     return warnings
 
 
-def _hparams(by_label):
-    """Returns the hparams of each label that has any."""
-    return {
-        label: own[0].run.files.read_hparams()
-        for label, own in by_label.items()
-        if own[0].record
-    }
-
-
-def _listed(numbers):
-    return ", ".join(f"{label} {number:,}" for label, number in numbers.items())
-
-
-def _scored(by_label, test_set, kinds):
-    """Returns the scores of the labels that have translations of a set.
-
-    They are `pairwise.Scores` by the name of the measure.
-    """
-    return {
-        kind.name: {
-            label: {
-                one.run.seed: kind.scored(kind.counts_of(one, test_set))
-                for one in own
-            }
-            for label, own in by_label.items()
-            if kind.covers(own[0], test_set)
-        }
-        for kind in kinds
-    }
-
-
-def _run_row(result, sets, buckets, kinds, scored):
-    """Returns the entry of a run in `runs`."""
-    run, scores, equal = result.run, {}, {}
-    bleu, *_ = kinds
-    for one in sets:
-        if one.name not in result.translations:
-            continue
-        equal[one.name] = np.array(
-            metrics.exact_matches(result.translations[one.name], one.references)
-        )
-        by_kind = scored[one.name]
-        counts = by_kind[bleu.name][run.label][run.seed].counts.sum(axis=0)
-        scores[one.name] = row = {
-            "exact_match": 100 * float(equal[one.name].mean()),
-            "length_ratio": float(counts[0] / counts[1]),
-            "brevity_penalty": math.exp(
-                min(0.0, 1 - counts[1] / max(counts[0], 1))
-            ),
-        }
-        for kind in kinds:
-            if kind.name in by_kind:
-                own = by_kind[kind.name].get(run.label)
-                row[kind.field] = own and own[run.seed].score
-                row[f"{kind.field}_signature"] = own and kind.signature()
-    main = sets[0].name
-    names = "parameters", "loss", "teacher_forced_accuracy"
-    return {
-        "label": run.label,
-        "seed": run.seed,
-        **run.describe(result.checkpoint),
-        **{name: result.record.get(name) for name in names},
-        **scores.pop(main),
-        "further_test_sets": scores,
-        "bleu_by_length": _by_length(
-            bleu,
-            scored[main][bleu.name][run.label][run.seed].counts,
-            equal[main],
-            buckets,
-        ),
-    }
-
-
-def _doubts(result, sets, tokenize):
-    """Returns the warnings about a run's translations."""
+def _doubts(results, sets, tokenize):
+    """Returns the warnings about translations."""
     return [
         f"{result.run.title}, {one.name}: {line}"
+        for result in results
         for one in sets
         if one.name in result.translations
         for line in metrics.doubts(
@@ -313,8 +233,60 @@ def _doubts(result, sets, tokenize):
     ]
 
 
-def _by_length(bleu, counts, is_equal, buckets):
+def _scored(results, test_set, kinds):
+    """Returns `pairwise.Scores` by measure, of the labels that it covers."""
+    found: dict[Any, dict] = {kind: {} for kind in kinds}
+    for one in results:
+        for kind in kinds:
+            if kind.covers(one, test_set):
+                own = found[kind].setdefault(one.run.label, {})
+                own[one.run.seed] = kind.scored(kind.counts_of(one, test_set))
+    return found
+
+
+def _run_row(result, sets, buckets, scored):
+    """Returns the entry of a run in `runs`."""
+    run, main = result.run, sets[0].name
+    equal = {
+        one.name: np.array(
+            metrics.exact_matches(result.translations[one.name], one.references)
+        )
+        for one in sets
+        if one.name in result.translations
+    }
+    rows = {name: _set_row(run, equal[name], scored[name]) for name in equal}
+    names = "parameters", "loss", "teacher_forced_accuracy"
+    return {
+        "label": run.label,
+        "seed": run.seed,
+        **run.describe(result.checkpoint),
+        **{name: result.record.get(name) for name in names},
+        **rows.pop(main),
+        "further_test_sets": rows,
+        "bleu_by_length": _by_length(run, equal[main], scored[main], buckets),
+    }
+
+
+def _set_row(run, is_equal, scored):
+    """Returns the scores of a run on a test set, by field."""
+    bleu, *_ = scored
+    ours, others, *_ = scored[bleu][run.label][run.seed].counts.sum(axis=0)
+    row = {
+        "exact_match": 100 * is_equal.mean(),
+        "length_ratio": ours / others,
+        "brevity_penalty": math.exp(min(0.0, 1 - others / max(ours, 1))),
+    }
+    for kind, by_label in scored.items():
+        own = by_label.get(run.label)
+        row[kind.field] = own and own[run.seed].score
+        row[f"{kind.field}_signature"] = own and kind.signature()
+    return row
+
+
+def _by_length(run, is_equal, scored, buckets):
     """Returns the scores of the lines in each length bucket."""
+    bleu, *_ = scored
+    counts = scored[bleu][run.label][run.seed].counts
     # Without 4-grams even the reference itself has the score 0.
     has_four = counts[:, 1] >= 4  # the tokens of the reference
     return [
@@ -324,153 +296,65 @@ def _by_length(bleu, counts, is_equal, buckets):
             "bleu": float(bleu.score(counts[lines].sum(axis=0)))
             if has_four[lines].any()
             else None,
-            "exact_match": 100 * float(is_equal[lines].mean())
-            if lines
-            else None,
+            "exact_match": measures.mean(100.0 * is_equal[lines]),
         }
         for limit, lines in buckets
     ]
 
 
-def _summary(by_label, rows, kinds, scores):
+def _summary(rows, kinds):
     """Returns a row for each label, over its seeds."""
-    summary: list[dict[str, Any]] = []
-    for label in by_label:
-        columns = {
-            name: [row[name] for row in rows if row["label"] == label]
-            for name in rows[0]
-        }
-        row = {
+    fields = [*(kind.field for kind in kinds), "loss"]
+    return [
+        {
             "label": label,
-            "seeds": columns["seed"],
-            "parameters": columns["parameters"][0],
-            **_means(label, kinds, scores),
-            "loss_mean": measures.mean(columns["loss"]),
-            "loss_spread": measures.spread(columns["loss"]),
-            **{
-                f"{name}_mean": measures.mean(columns[name])
-                for name in ("exact_match", "length_ratio", "brevity_penalty")
-            },
-            "bleu_by_length": _mean_by_length(columns["bleu_by_length"]),
-            "learning_curve": _mean_curve(
-                [one["dev"] for one in columns["learning_curve"]]
+            "seeds": [row["seed"] for row in own],
+            "parameters": own[0]["parameters"],
+            **_means(own, fields, _WITHOUT_SPREAD),
+            "bleu_by_length": [
+                cells[0]
+                | {
+                    name: measures.mean([cell[name] for cell in cells])
+                    for name in ("bleu", "exact_match")
+                }
+                for cells in zip(
+                    *(row["bleu_by_length"] for row in own), strict=True
+                )
+            ],
+            "peak_memory_mb": max(
+                filter(None, (row["peak_memory_mb"] for row in own)),
+                default=None,
             ),
         }
-        for unit in ("steps", "tokens"):
-            name = f"{unit}_per_second"
-            row[name] = measures.mean(columns[name])
-            first = summary[0][name] if summary else row[name]
-            row[f"{unit}_ratio"] = (
-                row[name] / first if row[name] and first else None
-            )
-        memory = [m for m in columns["peak_memory_mb"] if m is not None]
-        row["peak_memory_mb"] = max(memory, default=None)
-        summary.append(row)
-    return summary
-
-
-def _means(label, kinds, scores):
-    """Returns mean and spread over seeds of each measure."""
-    row = {}
-    for kind in kinds:
-        own = scores[kind.name].get(label, {})
-        values = [one.score for one in own.values()]
-        row[f"{kind.field}_mean"] = measures.mean(values)
-        row[f"{kind.field}_spread"] = measures.spread(values)
-    return row
-
-
-def _mean_by_length(seeds):
-    """Returns the mean over seeds of each length bucket."""
-    return [
-        own[0]
-        | {
-            name: measures.mean([one[name] for one in own])
-            for name in ("bleu", "exact_match")
-        }
-        for own in zip(*seeds, strict=True)
+        for label, own in rows.items()
     ]
 
 
-def _mean_curve(curves):
-    """Returns `[step, loss, bleu]` over seeds, at the steps that all have.
-
-    At a step that a seed lacks, the mean would jump.
-    """
-    known = [{row[0]: row[1:] for row in curve} for curve in curves]
-    steps = sorted(set.intersection(*map(set, known)))
-    return [
-        [step, *np.mean([one[step] for one in known], axis=0).tolist()]
-        for step in steps
-    ]
+def _means(rows, fields, others=()):
+    """Returns means over seeds of fields, and of the first ones the spread."""
+    columns = {x: [row[x] for row in rows] for x in (*fields, *others)}
+    means = {f"{x}_mean": measures.mean(columns[x]) for x in columns}
+    return means | {f"{x}_spread": measures.spread(columns[x]) for x in fields}
 
 
-def _further(test_set, kinds, scores):
+def _further(test_set, rows, scored):
     """Returns the entry of a further test set, with a row for each label."""
-    bleu = kinds[0]
+    kinds = scored[test_set.name]
+    bleu, *_ = kinds
+    fields = [kind.field for kind in kinds]
     return {
         "name": test_set.name,
         "lines": len(test_set.sources),
         "summary": [
-            {"label": label, **_means(label, kinds, scores)}
-            for label in scores[bleu.name]
-        ],
-        "pairs": pairwise.compare_all(scores[bleu.name], bleu),
-    }
-
-
-def _differences(by_label, test_set, kinds, scores):
-    """Compares labels in pairs on the first test set.
-
-    Returns:
-        dict of `pairs`, see `pairwise.correct`, in BLEU, which also have their
-        scores as `bleu_a` and `bleu_b`; `pairs_by_measure`, the same in other
-        measures, by name; and `gaps`, see `_gaps`.
-    """
-    compared = {
-        kind.name: pairwise.compare_all(scores[kind.name], kind)
-        for kind in kinds
-    }
-    bleu, chrf, *_ = kinds
-    in_bleu = compared.pop(bleu.name)
-    return {
-        "pairs": [
-            {**pair, "bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
-            for pair in in_bleu
-        ],
-        "pairs_by_measure": compared,
-        "gaps": _gaps(by_label, test_set, in_bleu, scores[chrf.name], chrf),
-    }
-
-
-def _gaps(by_label, test_set, pairs, scores, measure):
-    """Returns the sentences whose score is most above another label's.
-
-    Returns:
-        For either label of each pair a dict of `better` and `worse`, the
-        labels, and `sentences`: what `_sample` returns of each, with `scores`,
-        the means over seeds.
-    """
-    by_line = {
-        label: np.mean([measure.score(x.counts) for x in own.values()], 0)
-        for label, own in scores.items()
-    }  # [L]
-    gaps = []
-    for pair in pairs:
-        for labels in ((pair["a"], pair["b"]), (pair["b"], pair["a"])):
-            ours, others = (by_line[label] for label in labels)
-            order = np.argsort(others - ours, kind="stable")[:_MOST_GAPS]
-            sentences = [
-                _sample({x: by_label[x] for x in labels}, test_set, int(i))
-                | {"scores": {x: by_line[x][i] for x in labels}}
-                for i in order
-                if ours[i] > others[i]
-            ]
-            better, worse = labels
-            gaps.append(
-                {"better": better, "worse": worse, "sentences": sentences}
+            {"label": label}
+            | _means(
+                [x["further_test_sets"][test_set.name] for x in rows[label]],
+                fields,
             )
-    return gaps
+            for label in kinds[bleu]
+        ],
+        "pairs": pairwise.compare_all(kinds[bleu], bleu),
+    }
 
 
 def _sample(by_label, test_set, index):

@@ -45,7 +45,7 @@ class Measure:
 
     def __init__(self, name: str, metric: Any):
         self.name = name
-        self.field = name.lower().replace(" ", "_").replace("+", "p")
+        self.field = metrics.field(name)
         self._metric = metric
 
     def signature(self) -> str:
@@ -58,7 +58,7 @@ class Measure:
         """Returns the counts of each line, float64 `[L, C]`, whole numbers.
 
         Raises:
-            UserError: see `metrics.check_pairs`.
+            UserError: see `metrics.comparable`.
         """
         sides = self._sides(hypotheses, references)
         # Private, but what sacreBLEU's own tests of significance are made of.
@@ -167,6 +167,6 @@ def of_language(
         scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
     """
     found: list[Measure] = [Bleu(tokenize), ChrF()]
-    if metrics.has_moses_rules(language):
+    if language in metrics.MOSES_LANGUAGES:
         found.append(TokenizedBleu(language, scale))
     return found + [Measure(*item) for item in metrics.further().items()]

@@ -8,9 +8,6 @@ from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf.comparison import variants as variants_lib
 
-# Fields that a grid cannot change: flags or data decide them.
-_FIXED = frozenset({"train_steps", "vocab_size"})
-
 
 def axes(text: str) -> dict[str, tuple[str, ...]]:
     """Reads `name=value,value;name=value,value`: the values of each field.
@@ -77,7 +74,7 @@ def expand(
 
 def _check(name, texts):
     """Raises UserError unless a field can have these values, all distinct."""
-    if name in _FIXED:
+    if name in variants_lib.NOT_OF_SETS:
         raise errors.UserError(
             f"Expected hparams that the sets decide. Received: {name}, which "
             "must be the same in all runs."

@@ -15,7 +15,6 @@ from relpos_tf import errors
 from relpos_tf.comparison import measures
 from relpos_tf.comparison import scoring
 from relpos_tf.problems import test_sets
-from relpos_tf.utils import files
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,8 +58,8 @@ def parse(items: Sequence[str]) -> list[Output]:
             label and set are translations by several models of this system.
 
     Raises:
-        UserError: there is no such file, two models of a label have equal
-            files, or there are not as many files of one set as of another.
+        UserError: there is no such file, or there are not as many files of
+            one set as of another.
     """
     found: dict[str, dict[str, list[pathlib.Path]]] = {}
     for item in filter(None, map(str.strip, items)):
@@ -86,21 +85,10 @@ def parse(items: Sequence[str]) -> list[Output]:
             dict(zip(by_set, paths, strict=True))
             for paths in zip(*by_set.values(), strict=True)
         ]
-        _check_no_copies(label, models)
         for number, paths in enumerate(models, start=1):
             seed = f"file {number}" if len(models) > 1 else None
             outputs.append(Output(label, seed, paths))
     return outputs
-
-
-def check_labels(outputs: Sequence[Output], labels: Sequence[str]) -> None:
-    """Raises UserError if a run or set has the label of an output."""
-    twice = sorted({output.label for output in outputs} & set(labels))
-    if twice:
-        raise errors.UserError(
-            "Expected labels that no run or set has. Received: "
-            f"{', '.join(twice)}."
-        )
 
 
 def read(
@@ -133,20 +121,3 @@ def read(
             f"test set. Received: files for {', '.join(translations)} only."
         )
     return scoring.ModelResult(output, "", translations, {})
-
-
-def _check_no_copies(label, models):
-    """Raises UserError if files of two models are equal in every set.
-
-    Copies would count as trainings of which one is as good as the other.
-    """
-    seen = {}
-    for paths in models:
-        content = tuple(map(files.sha256, paths.values()))
-        path = next(iter(paths.values()))
-        if content in seen:
-            raise errors.UserError(
-                f"Expected a different file for each model of {label}. "
-                f"Received copies: {seen[content]} and {path}."
-            )
-        seen[content] = path

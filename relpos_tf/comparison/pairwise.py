@@ -191,11 +191,11 @@ def _sentence(pair):
     )
 
 
-def format_p(value: float) -> str:
-    """Writes a p-value.
+def format_p(value: float | None) -> str:
+    """Writes a p-value; a dash for None.
 
     Example:
-    >>> format_p(0.0001), format_p(0.03456), format_p(0.7)
-    ('0.0001', '0.035', '0.7')
+    >>> format_p(0.0001), format_p(0.03456), format_p(None)
+    ('0.0001', '0.035', '–')
     """
-    return f"{value:.2g}"
+    return "–" if value is None else f"{value:.2g}"

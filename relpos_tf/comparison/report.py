@@ -6,9 +6,12 @@ escaped, because a translation may hold anything.
 
 import base64
 import csv
+import functools
 import io
 import json
 import pathlib
+from collections.abc import Container
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -20,12 +23,12 @@ from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import terminal
 
-# Values of a summary beside its measures: the head of the column, decimals.
+# Means of a summary beside its measures: the head of the column, decimals.
 _COLUMNS = {
-    "length_ratio_mean": ("length ratio", 3),
-    "brevity_penalty_mean": ("brevity penalty", 3),
-    "loss_mean": ("loss", 4),
-    "exact_match_mean": ("exact match, %", 2),
+    "length_ratio": ("length ratio", 3),
+    "brevity_penalty": ("brevity penalty", 3),
+    "loss": ("loss", 4),
+    "exact_match": ("exact match, %", 2),
     "steps_per_second": ("steps/s", 2),
 }
 _FILES_ONLY = {"chrF++", "TER", "brevity penalty"}  # Terminals are narrow.
@@ -60,20 +63,21 @@ def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
     import tabulate  # comes with sacreBLEU
 
     found = {"setup.txt": f"{report['setup']}\n"}
-    tables = {"scores": scores(report, report["summary"])}
-    tables["differences"] = differences(report)
-    for name, (head, *rows) in tables.items():
+    pairs = report["pairs"], *report["pairs_by_measure"].values()
+    for name, table in {
+        "scores": scores(report, report["summary"]),
+        "differences": differences(pair for own in pairs for pair in own),
+    }.items():
         content = io.StringIO()
-        csv.writer(content, lineterminator="\n").writerows([head, *rows])
+        csv.writer(content, lineterminator="\n").writerows(table)
         found[f"{name}.csv"] = content.getvalue()
         latex = tabulate.tabulate(
-            rows, head, tablefmt="latex_booktabs", disable_numparse=True
+            table, "firstrow", "latex_booktabs", disable_numparse=True
         )
         found[f"{name}.tex"] = f"{latex}\n"
-    if figures.is_available():
-        for name, drawn in _figures(report).items():
-            for number, picture in enumerate(filter(None, drawn), 1):
-                found[f"{name}-{number}.svg"] = picture.svg
+    for name, drawn in _figures(report).items():
+        for number, picture in enumerate(filter(None, drawn), 1):
+            found[f"{name}-{number}.svg"] = picture.svg
     return found
 
 
@@ -102,17 +106,15 @@ def page(report: Mapping[str, Any]) -> str:
     )
     environment.filters |= {
         "number": number,
-        "with_spread": with_spread,
-        "signed": "{:+.2f}".format,
         "base64": lambda text: base64.b64encode(text.encode()).decode(),
-        "p": lambda value: None if value is None else pairwise.format_p(value),
     }
     return environment.get_template("report.html").render(
         report,
-        drawn=_figures(report) if figures.is_available() else None,
+        drawn=_figures(report),
         how_to_install=figures.HOW_TO_INSTALL,
         level=two_way.LEVEL,
-        scores=lambda summary: scores(report, summary),
+        scores=functools.partial(scores, report),
+        differences=differences,
     )
 
 
@@ -120,26 +122,26 @@ def table(report: Mapping[str, Any]) -> str:
     """Returns the scores and the verdict as lines for a terminal."""
     import tabulate  # comes with sacreBLEU
 
-    def aligned(name, summary):
-        (_, *head), *rows = scores(report, summary)
-        shown = [0] + [i for i, x in enumerate(head, 1) if x not in _FILES_ONLY]
-        text = tabulate.tabulate(
-            [[row[i] for i in shown] for row in rows],
-            [name, *(head[i - 1].replace(" ", "\n", 1) for i in shown[1:])],
+    tables = {"": report["summary"]}
+    tables |= {x["name"]: x["summary"] for x in report["further_test_sets"]}
+    text = ""
+    for name, summary in tables.items():
+        (_, *head), *rows = scores(report, summary, hidden=_FILES_ONLY)
+        text += tabulate.tabulate(
+            rows,
+            [name, *(title.replace(" ", "\n", 1) for title in head)],
             tablefmt="plain",
             disable_numparse=True,
-            colalign=("left", *["right"] * (len(shown) - 1)),
+            colalign=("left", *["right"] * len(head)),
         )
-        return f"{text}\n\n"
-
-    text = aligned("", report["summary"])
-    for one in report["further_test_sets"]:
-        text += aligned(one["name"], one["summary"])
+        text += "\n\n"
     return f"{text}{report['verdict']}\n"
 
 
 def scores(
-    report: Mapping[str, Any], summary: Sequence[Mapping[str, Any]]
+    report: Mapping[str, Any],
+    summary: Sequence[Mapping[str, Any]],
+    hidden: Container[str] = (),
 ) -> list[list[str]]:
     """Returns the head and the rows of a table of means, best BLEU first.
 
@@ -147,48 +149,46 @@ def scores(
         report: The report.
         summary: Its own, or that of a further test set, which has no more than
             the measures.
+        hidden: Heads of columns to leave out.
     """
-    columns = {
-        f"{one['field']}_mean": (one["name"], 2) for one in report["measures"]
-    } | _COLUMNS
-    columns = {name: columns[name] for name in columns if name in summary[0]}
-    return [
-        ["label", *(title for title, _ in columns.values())],
-        *(
-            [
-                row["label"],
-                *(
-                    with_spread(row[name], row.get(_spread_of(name)), digits)
-                    for name, (_, digits) in columns.items()
-                ),
-            ]
-            for row in sorted(summary, key=lambda row: -row["bleu_mean"])
-        ),
+    fields = {x["field"]: (x["name"], 2) for x in report["measures"]} | _COLUMNS
+    columns = [
+        (field, title, digits)
+        for field, (title, digits) in fields.items()
+        if f"{field}_mean" in summary[0] and title not in hidden
     ]
+    table = [["label", *(title for _, title, _ in columns)]]
+    for row in sorted(summary, key=lambda row: -row["bleu_mean"]):
+        cells = (
+            with_spread(
+                row[f"{field}_mean"], row.get(f"{field}_spread"), digits
+            )
+            for field, _, digits in columns
+        )
+        table.append([row["label"], *cells])
+    return table
 
 
-def differences(report: Mapping[str, Any]) -> list[list[str]]:
-    """Returns the head and the rows of a table of all comparisons."""
-    head = "a", "b", "measure", "of a", "of b", "difference", "95 %", "p, Holm"
+def differences(pairs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """Returns the head and the rows of a table of comparisons."""
+
+    def interval(low, high):
+        return _MISSING if low is None else f"{low:+.2f} to {high:+.2f}"
+
+    head = "a,b,measure,of a,of b,difference,95 %,p (Holm),95 % of sentences"
     return [
-        list(head),
+        [*head.split(","), "by seed"],
         *(
             [
-                pair["a"],
-                pair["b"],
-                pair["measure"],
-                number(pair["score_a"], 2),
-                number(pair["score_b"], 2),
+                *(pair[name] for name in ("a", "b", "measure")),
+                *(number(pair[name], 2) for name in ("score_a", "score_b")),
                 f"{pair['score_a'] - pair['score_b']:+.2f}",
-                _MISSING
-                if pair["low"] is None
-                else f"{pair['low']:+.2f} to {pair['high']:+.2f}",
-                _MISSING
-                if pair["p_corrected"] is None
-                else pairwise.format_p(pair["p_corrected"]),
+                interval(pair["low"], pair["high"]),
+                pairwise.format_p(pair["p_corrected"]),
+                interval(pair["sentences_low"], pair["sentences_high"]),
+                ", ".join(map("{:+.2f}".format, pair["by_seed"])),
             ]
-            for own in (report["pairs"], *report["pairs_by_measure"].values())
-            for pair in own
+            for pair in pairs
         ),
     ]
 
@@ -216,18 +216,15 @@ def with_spread(mean: float | None, spread: float | None, digits: int) -> str:
 
 def _figures(report) -> dict[str, list[figures.Picture | None]]:
     """Returns the figures of each section."""
-    curves = (
-        ("dev", 2, "dev BLEU"),
-        ("dev", 1, "dev loss"),
-        ("train", 1, "training loss"),
-    )
+    if not figures.is_available():
+        return {}
+    curve = functools.partial(figures.learning_curve, report)
     return {
         "scores": [figures.scores(report)],
         "lengths": [figures.scores_by_length(report)],
-        "curves": [figures.learning_curve(report, *curve) for curve in curves],
+        "curves": [
+            curve("dev", 2, "dev BLEU"),
+            curve("dev", 1, "dev loss"),
+            curve("train", 1, "training loss"),
+        ],
     }
-
-
-def _spread_of(name: str) -> str:
-    """Returns the name of the spread that belongs to a mean."""
-    return name.removesuffix("_mean") + "_spread"

@@ -20,13 +20,12 @@ from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
 from relpos_tf.problems import problem as problem_lib
+from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
 
 _log = logging.getLogger("relpos_tf")
 # How compare names the directory of a run.
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
-# Hparams that flags or data decide, not the set.
-_NOT_COMPARED = frozenset({"vocab_size", "train_steps"})
 # Flags of the trainer on which the final model depends, beside its hparams.
 _COMPARED_FLAGS = "random_seed", "problem", "train_weights"
 # The same where checkpoints are averaged: it decides which ones there are.
@@ -70,9 +69,10 @@ class Run:
         """Its directory."""
         return run_dir.RunDir(self.path)
 
-    def versions(self) -> str:
-        """Returns the text of versions.json."""
-        return files.regular(self.path / run_dir.VERSIONS).read_bytes().decode()
+    def versions(self) -> dict[str, str]:
+        """Returns the content of versions.json."""
+        path = files.regular(self.path / run_dir.VERSIONS)
+        return checked_json.loads(path.read_bytes())
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns the facts of the training up to a checkpoint."""
@@ -154,13 +154,7 @@ def find(text: str) -> list[Run]:
     for item in filter(None, (part.strip() for part in text.split(","))):
         label, folders = _label_and_folders(item)
         runs += [_read(folder, label) for folder in folders]
-    names = [run.name for run in runs]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise errors.UserError(
-            "Expected another label, as in LABEL=DIR, or another seed for "
-            f"each run. Received twice: {', '.join(twice)}."
-        )
+    variants_lib.check_labels([run.name for run in runs])
     return runs
 
 
@@ -219,7 +213,7 @@ def check_resumable(
     listed = [
         f"{name}={old} (now {new})"
         for name, (old, new) in differences.items()
-        if name not in _NOT_COMPARED
+        if name not in variants_lib.NOT_OF_SETS
     ]
     names = [*_COMPARED_FLAGS]
     if hparams.average_checkpoints > 1:

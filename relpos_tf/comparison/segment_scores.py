@@ -83,11 +83,11 @@ def read(
             )
         path = rest[len(key) + 1 :]
         values = list(map(_number, test_sets.paired_lines([path], lines)))
-        if not all(map(math.isfinite, values)):
+        wrong = [n for n, x in enumerate(values, 1) if not math.isfinite(x)]
+        if wrong:
             raise errors.UserError(
                 f"Expected a number on each line of {path}. Received on line "
-                f"{1 + [*map(math.isfinite, values)].index(False)} another "
-                "text."
+                f"{wrong[0]} another text."
             )
         found.setdefault(name, {})[keys[key].title] = values
     for name, own in found.items():

@@ -76,6 +76,8 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("none", _ABSOLUTE),
     ),
 }
+# Hparams that flags or data decide, not the sets.
+NOT_OF_SETS = frozenset({"train_steps", "vocab_size"})
 DEFAULT_BASE = "transformer_relative_tiny"
 
 
@@ -199,8 +201,8 @@ def check_labels(labels: Sequence[str]) -> None:
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         raise errors.UserError(
-            "Expected another label for each set, as in a=NAME,b=NAME. "
-            f"Received twice: {', '.join(twice)}."
+            "Expected another label, as in LABEL=NAME, for each set, run or "
+            f"system. Received twice: {', '.join(twice)}."
         )
 
 

@@ -1,4 +1,4 @@
-"""Bases of layers, which write the config of a layer from its arguments."""
+"""Configs from the arguments of constructors, and bases of layers."""
 
 import inspect
 from typing import Any
@@ -8,23 +8,28 @@ import keras
 from relpos_tf.layers import checks
 
 
-class Config(keras.layers.Layer):
-    """Base of layers that keep their constructor's arguments as attributes.
+def arguments(one: Any, base: type) -> dict[str, Any]:
+    """Returns the arguments of constructors that an object keeps.
 
-    The config holds each argument whose attribute has its name, besides what
-    Keras' own config has.
+    Args:
+        one: The object. Attributes keep arguments of their names.
+        base: A class. Only the constructors of classes below it count.
     """
+    kinds = type(one).__mro__
+    return {
+        name: getattr(one, name)
+        for kind in kinds[: kinds.index(base)]
+        if "__init__" in vars(kind)
+        for name in inspect.signature(vars(kind)["__init__"]).parameters
+        if hasattr(one, name)
+    }
+
+
+class Config(keras.layers.Layer):
+    """Base of layers whose config holds `arguments`, besides Keras' own."""
 
     def get_config(self) -> dict[str, Any]:
-        kinds = type(self).__mro__
-        own = {
-            name: getattr(self, name)
-            for kind in kinds[: kinds.index(Config)]
-            if "__init__" in vars(kind)
-            for name in inspect.signature(vars(kind)["__init__"]).parameters
-            if hasattr(self, name)
-        }
-        return own | super().get_config()
+        return arguments(self, Config) | super().get_config()
 
 
 class Layer(Config):

@@ -9,7 +9,6 @@ set has every pair neither of whose normalised sides is in one of these sets.
 
 import hashlib
 import pathlib
-from collections.abc import Callable
 
 from relpos_tf import errors
 from relpos_tf.problems import cleaning
@@ -20,32 +19,17 @@ from relpos_tf.utils import text
 REMOTE = corpora.Remote("https://www.manythings.org/anki/deu-eng.zip")
 MEMBER = "deu.txt"
 HELD_OUT = 2000
-_FOLDERS = "tatoeba_ende", "tatoeba"
-_SPLITS = "train", "dev", "test"
+SPLITS = "train", "dev", "test"
 
 
-def opener(split: str) -> Callable[[str | None], cleaning.LinePairs]:
-    """Returns the function that opens a split, for `Problem.splits`.
+def read(split: str, tmp_dir: str | None) -> cleaning.LinePairs:
+    """Returns the pairs of a split.
 
-    Split files (`train.en`, `train.de`, `dev.en` and so on) are read from
-    `--tmp_dir` or its sub-folder `tatoeba_ende`. Without them, the archive is
-    downloaded and split.
+    The archive is in `tmp_dir` or its sub-folder, or is downloaded there.
     """
-
-    def opened(tmp_dir: str | None) -> cleaning.LinePairs:
-        sides = corpora.Side(f"{split}.en"), corpora.Side(f"{split}.de")
-        if all(
-            corpora.find(tmp_dir, f"{name}.{language}", _FOLDERS)
-            for name in _SPLITS
-            for language in ("en", "de")
-        ):
-            files = corpora.Bitext(*sides, folders=_FOLDERS)
-            return corpora.read([files], tmp_dir)
-        raw = corpora.Side(MEMBER, REMOTE, MEMBER)
-        path = corpora.locate(raw, _FOLDERS, tmp_dir)
-        return split_pairs(path)[_SPLITS.index(split)]
-
-    return opened
+    raw = corpora.Side(MEMBER, REMOTE, MEMBER)
+    path = corpora.locate(raw, ("tatoeba_ende",), tmp_dir)
+    return split_pairs(path)[SPLITS.index(split)]
 
 
 def split_pairs(

@@ -66,7 +66,7 @@ def translate_ende_tatoeba() -> problem.Problem:
         source_language="en",
         target_language="de",
         vocab_size=8000,
-        splits={s: tatoeba.opener(s) for s in ("train", "dev", "test")},
+        splits={s: functools.partial(tatoeba.read, s) for s in tatoeba.SPLITS},
     )
 
 

@@ -89,10 +89,8 @@ def description() -> str:
 
 def _read(path):
     """Returns the text of a file of Linux; "" on other systems."""
-    try:
-        return pathlib.Path(path).read_text(encoding="utf-8")
-    except OSError:
-        return ""
+    path = pathlib.Path(path)
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 def lacks_bfloat16(cpuinfo: str | pathlib.Path = _CPUINFO) -> bool:

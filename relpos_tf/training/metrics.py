@@ -13,11 +13,9 @@ import importlib.metadata
 import itertools
 import logging
 import re
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
-from typing import NamedTuple
 
 from relpos_tf import errors
 from relpos_tf.data import spelling
@@ -54,7 +52,7 @@ _SIGNS = {
 # A few commas after a blank are slips; a majority comes from a tokenizer.
 _MANY_COMMAS = 3
 # For others, Moses' tokenizer takes the rules of English without a word.
-_MOSES_LANGUAGES = "cs", "de", "en", "es", "fr", "it", "nl", "pl", "pt", "sv"
+MOSES_LANGUAGES = "cs", "de", "en", "es", "fr", "it", "nl", "pl", "pt", "sv"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,52 +83,14 @@ class Scores:
     warnings: tuple[str, ...] = ()
 
 
-class TokenizedScore(NamedTuple):
-    """A score on the scale of published papers, see `Scale`.
-
-    Attributes:
-        tokenized_bleu: Corpus BLEU, 0 to 100, of tokens.
-        tokenized_bleu_signature: Of the computation, in sacreBLEU's form.
-    """
-
-    tokenized_bleu: float
-    tokenized_bleu_signature: str
-
-
-class Scale(NamedTuple):
-    """How papers make tokens for BLEU, with Moses' tokenizer in the middle.
-
-    Attributes:
-        signature: str. Its part of sacreBLEU's signature.
-        before: What is done to a line first, with Moses' normalizer.
-        after: What is done to the tokens.
-    """
-
-    signature: str
-    before: Callable[[Any, str], str]
-    after: Callable[[str], str]
-
-
-def _split_compounds(tokens: str) -> str:
-    """Splits at hyphens, as the published scores of WMT14 do."""
-    return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", tokens)
-
-
-# Papers on multimodal translation: the `lc.norm.tok` files of Elliott et al.
-# (2016). English to German of WMT14: tensor2tensor's get_ende_bleu.sh, the
-# scale of Vaswani et al. (2017) and Shaw et al. (2018).
+# By scale of published papers, the part of sacreBLEU's signature that says how
+# tokens are made. Papers on multimodal translation: the `lc.norm.tok` files of
+# Elliott et al. (2016). English to German of WMT14: tensor2tensor's
+# get_ende_bleu.sh, the scale of Vaswani et al. (2017) and Shaw et al. (2018).
 MULTI30K = "multi30k"
 SCALES = {
-    MULTI30K: Scale(
-        "case:lc|eff:no|norm:moses|tok:moses-{}",
-        lambda moses, line: moses.normalize(line.lower()),
-        str,
-    ),
-    "wmt14": Scale(
-        "case:mixed|eff:no|norm:unicode-punctuation|tok:moses-{}-atat",
-        lambda moses, line: moses.replace_unicode_punct(line),
-        _split_compounds,
-    ),
+    MULTI30K: "case:lc|eff:no|norm:moses|tok:moses-{}",
+    "wmt14": "case:mixed|eff:no|norm:unicode-punctuation|tok:moses-{}-atat",
 }
 
 
@@ -219,9 +179,15 @@ def comparable(
         The hypotheses, and the references in lists, as sacreBLEU takes them.
 
     Raises:
-        UserError: see `check_pairs`.
+        UserError: there are no references, or not one for each hypothesis.
     """
-    check_pairs(hypotheses, references)
+    check_references(references)
+    if len(hypotheses) != len(references):
+        raise errors.UserError(
+            "Expected one reference line for each line. Received: "
+            f"{len(hypotheses)} hypotheses and {len(references)} references. "
+            "Lines are paired by number; check that both files are complete."
+        )
     streams = [[*map(spelling.compose, c)] for c in _columns(references)]
     return list(map(spelling.compose, hypotheses)), streams
 
@@ -243,7 +209,7 @@ def tokenized_bleu(
     references: Sequence[Any],
     language: str,
     scale: str = MULTI30K,
-) -> TokenizedScore:
+) -> tuple[float, str]:
     """Scores on the scale of published papers.
 
     BLEU counts Moses' tokens without smoothing. The scores are higher than
@@ -256,37 +222,32 @@ def tokenized_bleu(
         scale: str. A key of `SCALES`.
 
     Returns:
-        `TokenizedScore`.
+        Corpus BLEU of tokens, 0 to 100, and its signature in sacreBLEU's form.
 
     Raises:
         UserError: Moses does not know the language; or see `corpus_bleu`.
     """
     sides = moses_tokens(hypotheses, references, language, scale)
     score = tokenized().corpus_score(*sides).score
-    return TokenizedScore(score, tokenized_signature(language, scale))
+    return score, tokenized_signature(language, scale)
 
 
 def tokenized_signature(language: str, scale: str) -> str:
     """Returns the signature of the last computation with `tokenized`."""
     return (
         f"nrefs:{tokenized().num_refs}|"
-        f"{SCALES[scale].signature.format(language)}|smooth:none|"
+        f"{SCALES[scale].format(language)}|smooth:none|"
         f"sacremoses:{importlib.metadata.version('sacremoses')}|"
         f"version:{sacrebleu.__version__}"
     )
 
 
-def has_moses_rules(language: str) -> bool:
-    """Returns whether `tokenized_bleu` knows a language."""
-    return language in _MOSES_LANGUAGES
-
-
 def check_moses_language(language: str) -> None:
     """Raises UserError unless `tokenized_bleu` knows a language."""
-    if not has_moses_rules(language):
+    if language not in MOSES_LANGUAGES:
         raise errors.UserError(
             "Expected a language that Moses' tokenizer knows, one of "
-            f"{', '.join(_MOSES_LANGUAGES)}. Received: {language!r}."
+            f"{', '.join(MOSES_LANGUAGES)}. Received: {language!r}."
         )
 
 
@@ -310,11 +271,14 @@ def moses_tokens(
     check_moses_language(language)
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
-    before, after = SCALES[scale].before, SCALES[scale].after
 
     def tokens(line):
-        line = before(normalizer, line)
-        return after(tokenizer.tokenize(line, return_str=True))
+        if scale == MULTI30K:
+            line = normalizer.normalize(line.lower())
+            return tokenizer.tokenize(line, return_str=True)
+        line = normalizer.replace_unicode_punct(line)
+        line = tokenizer.tokenize(line, return_str=True)
+        return re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line)
 
     lines, streams = comparable(hypotheses, references)
     return list(map(tokens, lines)), [list(map(tokens, s)) for s in streams]
@@ -379,6 +343,16 @@ def further() -> dict[str, Any]:
     }
 
 
+def field(name: str) -> str:
+    """Returns the name of a metric in JSON.
+
+    Example:
+    >>> field("chrF++"), field("tokenized BLEU")
+    ('chrfpp', 'tokenized_bleu')
+    """
+    return name.lower().replace(" ", "_").replace("+", "p")
+
+
 def check_references(references: Sequence[Any]) -> None:
     """Raises UserError unless there is text to score against."""
     if not any(map(str.strip, itertools.chain(*_columns(references)))):
@@ -386,19 +360,6 @@ def check_references(references: Sequence[Any]) -> None:
             "Expected reference lines to score against. Received: "
             f"{len(references)} references without any text. Give the file "
             "that holds the reference translations."
-        )
-
-
-def check_pairs(
-    lines: Sequence[str], references: Sequence[Any], name: str = "hypotheses"
-) -> None:
-    """Raises UserError unless each of the lines has a reference."""
-    check_references(references)
-    if len(lines) != len(references):
-        raise errors.UserError(
-            "Expected one reference line for each line. Received: "
-            f"{len(lines)} {name} and {len(references)} references. Lines are "
-            "paired by number; check that both files are complete."
         )
 
 

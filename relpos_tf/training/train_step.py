@@ -254,14 +254,11 @@ def _simcut_loss(model, batch) -> tf.Tensor:
             tf.concat([every, none], 0),
         ),
     )  # [2B, T, F]
-    table = model.softmax_table()
-    logits = tf.matmul(
-        tf.reshape(features, [-1, table.shape[1]]), table, transpose_b=True
-    )
-    shape = tf.concat([tf.shape(features)[:-1], table.shape[:1]], 0)
-    whole, cut = tf.split(
-        tf.reshape(tf.cast(logits, tf.float32), shape), 2
-    )  # [B, T, V]
+    rows = tf.reshape(features, [-1, features.shape[-1]])  # [2N, F], N = B*T
+    logits = tf.matmul(rows, model.softmax_table(), transpose_b=True)
+    logits = tf.cast(logits, tf.float32)[:, tf.newaxis]  # [2N, 1, V]
+    whole, cut = tf.split(logits, 2)
+    targets = tf.reshape(targets, [-1, 1])
     cross_entropy, _ = losses.padded_cross_entropy(
         whole, targets, model.hparams.label_smoothing
     )

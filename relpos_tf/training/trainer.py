@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -54,8 +53,6 @@ _NOT_COMPILED = (
     tf.errors.UnimplementedError,
 )
 _MOST_SKIPPED = 10  # updates in a row; more would never end
-# A loss that is so many times that of a uniform guess is far above it.
-_FAR_ABOVE = 2.0
 
 
 class Trainer:
@@ -95,7 +92,6 @@ class Trainer:
         asked = config.xla_compile
         self._is_compiled = graphs.have_gpu() if asked is None else asked
         self._shapes: set[tuple] = set()  # that XLA has compiled
-        self._last_loss = 0.0  # of the last report
         self._state = TrainingState(hparams, run, hosts, config)
         self.model = self._state.model
         self._tokenizer = tokenizer_lib.load(problem.tokenizer_path(data_dir))
@@ -190,7 +186,6 @@ class Trainer:
                     if evaluates and self.config.evaluates:
                         is_over = self._evaluate_on_chief()
             self._hosts.final_barrier()
-        self._warn_of_high_loss()
 
     def _reader(self) -> batches_lib.Reader:
         """Returns what reads the training batches that the hparams ask for."""
@@ -317,7 +312,6 @@ class Trainer:
         line, event = progress.report(step, float(rate))
         _log.info("%s", line)
         self._record({"step": step, "split": "train"} | event)
-        self._last_loss = event["loss"]
 
     def _record(self, event: dict[str, Any]) -> None:
         """Writes an event to the run's metrics and for TensorBoard."""
@@ -386,19 +380,6 @@ class Trainer:
             "unusual text in the data, and run again: the run resumes from its "
             "last checkpoint, if there is one."
         )
-
-    def _warn_of_high_loss(self) -> None:
-        """Warns of a run that has diverged, but without a NaN."""
-        guess = math.log(self.hparams.vocab_size)
-        if self._hosts.is_chief and self._last_loss > _FAR_ABOVE * guess:
-            _log.warning(
-                "The loss, %.1f, is far above that of a uniform guess, "
-                "log(vocab_size) = %.1f: the run has diverged. Lower "
-                "learning_rate_constant or raise learning_rate_warmup_steps, "
-                "and train again, in another --output_dir.",
-                self._last_loss,
-                guess,
-            )
 
     @functools.cached_property
     def _conditions(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class RunsTest(folders.TestCase):
         self.assertEqual(report["runs"][2]["target_tokens"], 40)
         self.assertEqual(report["runs"][2]["steps_per_second"], 2.5)
         self.assertIn("Not all labels have the same seeds: ", err)
-        self.assertIn(": b seed 1 of 7; b seed 2 of none are the first", err)
+        self.assertIn("checkpoints: 7 (b seed 1); none (b seed 2).", err)
         self.assertIn("b-seed2 has not ended: it has 7 of 100,000 upd", err)
         self.assertIn(report["verdict"], out)
         report_lib.page.assert_called_once_with(report)
@@ -130,9 +130,7 @@ class RunsTest(folders.TestCase):
         for name in ("loss", "parameters", "train_steps", "seed", "minutes"):
             self.assertIsNone(row[name], name)
         self.assertLen(report["pairs"], 3)
-        self.assertRegex(
-            out, r"(?m)^theirs +100\.00 +100\.00 +100\.00 +1\.000 +– +100"
-        )
+        self.assertRegex(out, r"(?m)^theirs( +100\.00){3} +1\.000 +– +100")
 
     def test_bleu_has_the_tokenizer_of_the_flag_or_of_the_runs(self):
         run = run_dir.RunDir(self.folder / "a-seed1")

@@ -47,7 +47,6 @@ def plan(*labels):
 
 REFUSALS = (
     (outputs.parse, ["x=none"], "'x=none' no file"),
-    (outputs.parse, ["x=a.txt", "x=b.txt", "x=copy.txt"], "a.txt copy.txt"),
     (outputs.parse, ["x=a.txt", "x=b.txt", "x:test_2=a.txt"], "2, 1."),
     (read, "x=long.txt", "2 lines long.txt 3."),
     (read, "x:test_2=a.txt", "test, flickr a.txt test_2."),
@@ -77,7 +76,7 @@ class RefusalsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
         self.enter_folder()
-        for name, lines in (("a", "12"), ("copy", "12"), ("b", "3")):
+        for name, lines in (("a", "12"), ("b", "3")):
             self.write(f"{name}.txt", *lines)
         self.write("long.txt", *"123")
         for name in ("run", "other"):

@@ -49,20 +49,12 @@ class TatoebaTest(folders.TestCase):
         with self.assertRaisesRegex(errors.UserError, "Received: 6"):
             self.split(_LINES[:9], 3)
 
-    def test_files_already_split_come_first(self):
-        for split in ("train", "dev", "test"):
-            for side in ("en", "de"):
-                self.write(f"tatoeba_ende/{split}.{side}", f"{split} {side}")
-        for split in ("train", "dev", "test"):
-            pairs = list(tatoeba.opener(split)(str(self.folder)))
-            self.assertEqual(pairs, [(f"{split} en", f"{split} de")])
-
-    def test_otherwise_the_archive_in_the_folder_is_split(self):
+    def test_the_archive_in_the_folder_is_split(self):
         lines = "".join(f"Cat {i}.\tKatze {i}.\tCC-BY\n" for i in range(4100))
         with zipfile.ZipFile(self.folder / "deu-eng.zip", "w") as archive:
             archive.writestr("deu.txt", lines)
         sizes = [
-            len(list(tatoeba.opener(split)(str(self.folder))))
+            len(list(tatoeba.read(split, str(self.folder))))
             for split in ("train", "dev", "test")
         ]
         self.assertEqual(sizes, [100, 2000, 2000])

@@ -59,8 +59,10 @@ class Bucketed(scheme.Scheme):
         *,
         bidirectional: bool = True,
     ):
-        num_buckets = checks.integer("num_buckets", num_buckets, least=4)
-        max_distance = checks.integer("max_distance", max_distance, least=1)
+        self.num_buckets = checks.integer("num_buckets", num_buckets, least=4)
+        self.max_distance = checks.integer(
+            "max_distance", max_distance, least=1
+        )
         directions = 2 if bidirectional else 1
         if num_buckets % 2 or max_distance <= num_buckets // directions // 2:
             raise errors.UserError(
@@ -68,8 +70,6 @@ class Bucketed(scheme.Scheme):
                 "of the buckets of a direction. Received: "
                 f"num_buckets={num_buckets}, max_distance={max_distance}."
             )
-        self.num_buckets = num_buckets
-        self.max_distance = max_distance
         self.bidirectional = bidirectional
         self._starts = bucket_starts(num_buckets // directions, max_distance)
         # "table": the bias of each bucket for each head, `[R, H]`.
@@ -115,11 +115,7 @@ class Bucketed(scheme.Scheme):
                 "Keras: take `save_weights`, and the same code before "
                 "`load_weights`, or give each layer a Bucketed of its own."
             )
-        return {
-            "num_buckets": self.num_buckets,
-            "max_distance": self.max_distance,
-            "bidirectional": self.bidirectional,
-        }
+        return super().get_config()
 
 
 def bucket_starts(number: int, max_distance: int) -> list[int]:

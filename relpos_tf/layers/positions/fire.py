@@ -3,8 +3,6 @@
 Shapes: H heads, Q queries, K keys, I inputs, U units of the network.
 """
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -86,6 +84,3 @@ class Fire(scheme.Scheme):
 
     def summary(self) -> str:
         return "FIRE"
-
-    def get_config(self) -> dict[str, Any]:
-        return {"bidirectional": self.bidirectional}

@@ -98,6 +98,3 @@ class HeadWindow(scheme.Scheme):
 
     def summary(self) -> str:
         return f"keys of {self.heads} heads"
-
-    def get_config(self) -> dict[str, Any]:
-        return {"heads": self.heads}

@@ -26,8 +26,6 @@ A window is at least one position: sigma is at least 1/2.
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
 """
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -123,9 +121,6 @@ class Localness(scheme.Scheme):
 
     def summary(self) -> str:
         return f"localness {self.kind}"
-
-    def get_config(self) -> dict[str, Any]:
-        return {"kind": self.kind, "window": self.window}
 
 
 def _means(keys, mask):

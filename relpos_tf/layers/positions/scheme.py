@@ -33,6 +33,7 @@ import keras
 import tensorflow as tf
 
 from relpos_tf import errors
+from relpos_tf.layers import base
 from relpos_tf.layers import pairs as pairs_lib
 
 
@@ -43,8 +44,9 @@ class Scheme:
     A layer keeps a copy of a scheme and builds it. What the constructor makes
     is shared by the copies, as the table of `bucketed.Bucketed` is.
 
-    A subclass with arguments defines `get_config`. To be loaded with a saved
-    model it is decorated with `@keras.saving.register_keras_serializable()`.
+    To be loaded with a saved model, a subclass is decorated with
+    `@keras.saving.register_keras_serializable()`, and keeps its arguments in
+    attributes of their names, or defines `get_config`.
     """
 
     name = "positions"  # in messages
@@ -120,13 +122,8 @@ class Scheme:
         return f"it knows no {self.name} ({self.summary()})"
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
-        return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Scheme":
-        """Returns the scheme of a `get_config`."""
-        return cls(**config)
+        """Returns the arguments of the constructor, see `base.arguments`."""
+        return base.arguments(self, Scheme)
 
 
 def share(layers: Iterable[keras.layers.Layer], pairs: pairs_lib.Pairs) -> None:
@@ -203,4 +200,4 @@ def restored_from(one: Any) -> Any:
             "register_keras_serializable()`, and import its module before. "
             f"Received: {one.get('class_name')!r}."
         )
-    return kind.from_config(one["config"])
+    return kind(**one["config"])

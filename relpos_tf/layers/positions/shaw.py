@@ -81,14 +81,15 @@ class Shaw(scheme.Scheme):
         implementation: str = "auto",
         max_relative_position_right: int | None = None,
     ):
-        self.left = self.right = checks.integer(
+        self.max_relative_position = self.left = checks.integer(
             "max_relative_position", max_relative_position, least=0
         )
         right = max_relative_position_right
-        if right is not None:
-            self.right = checks.integer(
-                "max_relative_position_right", right, least=0
-            )
+        self.max_relative_position_right = self.right = checks.integer(
+            "max_relative_position_right",
+            self.left if right is None else right,
+            least=0,
+        )
         self.add_to_keys = checks.flag("add_to_keys", add_to_keys)
         self.add_to_values = checks.flag("add_to_values", add_to_values)
         self.heads_share = checks.flag("heads_share", heads_share)
@@ -176,17 +177,6 @@ class Shaw(scheme.Scheme):
                 "the keys (add_relative_to_keys=false)"
             )
         return None
-
-    def get_config(self) -> dict[str, Any]:
-        right = None if self.right == self.left else self.right
-        return {
-            "max_relative_position": self.left,
-            "add_to_keys": self.add_to_keys,
-            "add_to_values": self.add_to_values,
-            "heads_share": self.heads_share,
-            "implementation": self.implementation,
-            "max_relative_position_right": right,
-        }
 
 
 class _Rows(NamedTuple):

@@ -3,8 +3,6 @@
 Shapes: H heads, Q queries, K keys.
 """
 
-from typing import Any
-
 import keras
 import tensorflow as tf
 
@@ -45,9 +43,6 @@ class Window(scheme.Scheme):
 
     def summary(self) -> str:
         return f"window {self.window}"
-
-    def get_config(self) -> dict[str, Any]:
-        return {"window": self.window}
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")
@@ -98,6 +93,3 @@ class Direction(scheme.Scheme):
 
     def summary(self) -> str:
         return f"direction {self.direction}"
-
-    def get_config(self) -> dict[str, Any]:
-        return {"direction": self.direction}
