@@ -114,6 +114,7 @@ FLAGS.define_bool(
 scores.define_tokenizer(FLAGS)
 scores.define_scale(FLAGS)
 FLAGS.exclusive("diff", "print_commands")
+FLAGS.exclusive("diff", "segment_scores")
 FLAGS.join(";", "hparams", "grid")
 FLAGS.join(",", "runs")
 FLAGS.needs(

@@ -123,7 +123,10 @@ def _scores(results, sets, kinds, segments, buckets):
         pair |= {"bleu_a": pair["score_a"], "bleu_b": pair["score_b"]}
     return {
         "verdict": pairwise.verdict(summary, pairs),
-        "measures": [{"name": x.name, "field": x.field} for x in main],
+        "measures": [
+            {name: getattr(x, name) for name in ("name", "field", "digits")}
+            for x in main
+        ],
         "runs": [row for own in rows.values() for row in own],
         "summary": summary,
         "further_test_sets": [_further(x, rows, scored) for x in sets[1:]],

@@ -69,7 +69,7 @@ def compare(
 
     Returns:
         dict with None for what is unknown:
-        `a`, `b`: the labels; `measure`: its name;
+        `a`, `b`: the labels; `measure`: its name; `digits`: its decimals;
         `seeds`: the common seeds, if they are compared in pairs;
         `score_a`, `score_b`, `spread_a`, `spread_b`: mean and standard
         deviation over the seeds;
@@ -87,6 +87,7 @@ def compare(
         "a": a,
         "b": b,
         "measure": measure.name,
+        "digits": measure.digits,
         "seeds": seeds,
         "score_a": measures.mean(ours),
         "score_b": measures.mean(others),

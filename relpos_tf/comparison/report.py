@@ -72,7 +72,11 @@ def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
         csv.writer(content, lineterminator="\n").writerows(table)
         found[f"{name}.csv"] = content.getvalue()
         latex = tabulate.tabulate(
-            table, "firstrow", "latex_booktabs", disable_numparse=True
+            table,
+            "firstrow",
+            "latex_booktabs",
+            disable_numparse=True,
+            colalign=("left", *["right"] * (len(table[0]) - 1)),
         )
         found[f"{name}.tex"] = f"{latex}\n"
     for name, drawn in _figures(report).items():
@@ -151,7 +155,8 @@ def scores(
             the measures.
         hidden: Heads of columns to leave out.
     """
-    fields = {x["field"]: (x["name"], 2) for x in report["measures"]} | _COLUMNS
+    fields = {x["field"]: (x["name"], x["digits"]) for x in report["measures"]}
+    fields |= _COLUMNS
     columns = [
         (field, title, digits)
         for field, (title, digits) in fields.items()
@@ -172,8 +177,10 @@ def scores(
 def differences(pairs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     """Returns the head and the rows of a table of comparisons."""
 
-    def interval(low, high):
-        return _MISSING if low is None else f"{low:+.2f} to {high:+.2f}"
+    def signed(pair, *values):
+        if None in values:
+            return [_MISSING]
+        return [f"{value:+.{pair['digits']}f}" for value in values]
 
     head = "a,b,measure,of a,of b,difference,95 %,p (Holm),95 % of sentences"
     return [
@@ -181,12 +188,17 @@ def differences(pairs: Iterable[Mapping[str, Any]]) -> list[list[str]]:
         *(
             [
                 *(pair[name] for name in ("a", "b", "measure")),
-                *(number(pair[name], 2) for name in ("score_a", "score_b")),
-                f"{pair['score_a'] - pair['score_b']:+.2f}",
-                interval(pair["low"], pair["high"]),
+                *(
+                    number(pair[x], pair["digits"])
+                    for x in ("score_a", "score_b")
+                ),
+                *signed(pair, pair["score_a"] - pair["score_b"]),
+                " to ".join(signed(pair, pair["low"], pair["high"])),
                 pairwise.format_p(pair["p_corrected"]),
-                interval(pair["sentences_low"], pair["sentences_high"]),
-                ", ".join(map("{:+.2f}".format, pair["by_seed"])),
+                " to ".join(
+                    signed(pair, pair["sentences_low"], pair["sentences_high"])
+                ),
+                ", ".join(signed(pair, *pair["by_seed"])),
             ]
             for pair in pairs
         ),

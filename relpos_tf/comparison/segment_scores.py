@@ -29,6 +29,8 @@ class SegmentScores(corpus_measures.Measure):
         values: `[L]`, by the title of each model.
     """
 
+    digits = 4
+
     def __init__(self, name: str, values: Mapping[str, Sequence[float]]):
         super().__init__(name, None)
         self.field = f"segment_{self.field}"
@@ -36,7 +38,7 @@ class SegmentScores(corpus_measures.Measure):
 
     def signature(self) -> str:
         """Returns how the score is made."""
-        return f"{self.name}: mean of the scores of lines, from files"
+        return "mean of the scores of lines, from files"
 
     def covers(self, model: Any, test_set: test_sets.TestSet) -> bool:
         """Returns whether there are scores of a model."""

@@ -154,7 +154,7 @@ class ReportHtmlTest(content_test.ContentTestCase):
         report["hparams_diff"] = {}
         for part in ("summary", "pairs"):
             for row in report[part]:
-                bleu = {"score_a", "score_b", "bleu_mean", "by_seed"}
+                bleu = {"score_a", "score_b", "bleu_mean", "by_seed", "digits"}
                 for name, value in row.items():
                     if not isinstance(value, (str, list)) and name not in bleu:
                         row[name] = None
@@ -187,7 +187,7 @@ class ReportHtmlTest(content_test.ContentTestCase):
         self.assertEqual([row[0] for row in table[1:]], ["rel", "abs"])
         self.assertEqual(table[1][1], "94.60 ± 7.64")
         latex = (paper / "scores.tex").read_text(encoding="utf-8")
-        self.assertRegex(latex, r"(?s)\\toprule.*\n rel +& 94.60 ± 7.64 +&")
+        self.assertRegex(latex, r"(?s)\\toprule.*\n rel +& +94.60 ± 7.64 +&")
         self.assertIn(r"exact match, \%", latex)
         lines = (paper / "differences.csv").read_text().rstrip().split("\n")
         table = list(csv.reader(lines))

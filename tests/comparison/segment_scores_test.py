@@ -3,6 +3,7 @@
 import statistics
 
 from relpos_tf import errors
+from relpos_tf.comparison import report as report_lib
 from relpos_tf.comparison import segment_scores
 from tests.comparison import content_test
 
@@ -48,6 +49,10 @@ class SegmentScoresTest(content_test.ContentTestCase):
         self.assertAlmostEqual(pair["sentences_low"], 0.15 - half, places=5)
         self.assertAlmostEqual(report["summary"][0]["segment_comet_mean"], 0.65)
         self.assertIn("COMET", [x["name"] for x in report["measures"]])
+        _, row = report_lib.differences([pair])
+        self.assertEqual(
+            row[:6], ["rel", "abs", "COMET", "0.6500", "0.5000", "+0.1500"]
+        )
 
     def test_labels_without_files_are_not_compared(self):
         files = self.items(rel_1=[1, 2, 3, 4], rel_2=[1, 2, 3, 4])
