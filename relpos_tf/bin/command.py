@@ -679,14 +679,15 @@ class _Lines(logging.Handler):
         prefix = f"{record.levelname.lower()}: " if is_warning else ""
         line = terminal.printable(f"{prefix}{self.format(record)}")
         terminal.clear()
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{terminal.wrapped(line, sys.stderr)}\n")
         sys.stderr.flush()
 
 
 def _fail(name, error, code):
     """Writes the error message and returns the exit code."""
     terminal.clear()
-    sys.stderr.write(terminal.printable(f"{name}: {error}") + "\n")
+    line = terminal.printable(f"{name}: {error}")
+    sys.stderr.write(f"{terminal.wrapped(line, sys.stderr)}\n")
     return code
 
 

@@ -163,7 +163,7 @@ def train(problem, hparams, output_dir: str) -> None:
     trainer.train()
     trainer.end()
     call = command.call_of("decoder", f"--output_dir={output_dir}")
-    command.logger().info("Translate with: %s", call)
+    command.logger().info("Translate with:\n  %s", call)
 
 
 def prepare_xla(folder: str) -> None:

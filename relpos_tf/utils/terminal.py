@@ -11,12 +11,14 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable
+from typing import Any
 
 _log = logging.getLogger("relpos_tf")
 
-# Seconds between two lines of progress, at a terminal and in a log.
+# Seconds between two lines of progress at a terminal, and of silence in a log.
 _SHOW_SECONDS, _LOG_SECONDS = 0.1, 30
 _ERASE = "\r\x1b[K"
 # All control characters but the tabulator and the line feed, and the marks of
@@ -24,6 +26,8 @@ _ERASE = "\r\x1b[K"
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
+
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # in a command
 
 
 class _Last:
@@ -77,16 +81,19 @@ def show(make: Callable[[], str], is_logged: bool = False) -> None:
     Args:
         make: Function that returns the line. It is called at most ten times a
             second, however often `show` is.
-        is_logged: bool. Without a terminal, log a line every 30 seconds.
+        is_logged: bool. Without a terminal, log a line once there was none for
+            30 seconds.
     """
     is_terminal = sys.stderr.isatty()
-    now = time.monotonic()
-    due = _Last.time + (_SHOW_SECONDS if is_terminal else _LOG_SECONDS)
+    now, waits = time.monotonic(), _LOG_SECONDS
+    if is_terminal:
+        waits = _SHOW_SECONDS if _Last.is_visible else 0.0
+    due = _Last.time + waits
     if now < due or not (is_terminal or is_logged):
         return
     _Last.time = now
     if not is_terminal:
-        _log.info("%s.", make())
+        _log.info("%s", make())
     elif _log.isEnabledFor(logging.INFO):
         line = printable(make().replace("\n", " "))
         columns = shutil.get_terminal_size().columns
@@ -100,4 +107,102 @@ def clear() -> None:
     if _Last.is_visible:
         sys.stderr.write(_ERASE)
         sys.stderr.flush()
-        _Last.is_visible, _Last.time = False, 0.0
+    _Last.is_visible, _Last.time = False, time.monotonic()
+
+
+def counting(name: str, total: int = 0) -> Callable[[int], None]:
+    """Returns a function that shows how much is done, from now on.
+
+    Args:
+        name: str. What is counted, as for `progress`.
+        total: int. How many there are; 0: unknown.
+    """
+    begun = time.monotonic()
+
+    def show_count(done: int) -> None:
+        speed = done / max(time.monotonic() - begun, 1e-9)
+        show(lambda: progress(name, done, total, speed), is_logged=True)
+
+    return show_count
+
+
+def progress(
+    name: str, done: int, total: int, speed: float, *facts: str
+) -> str:
+    """Returns a line of progress.
+
+    Args:
+        name: str. What is counted; its last word takes the plural by an "s".
+        done: int. How many are done.
+        total: int. How many there are; 0: unknown.
+        speed: float. How many are done in a second; 0: unknown.
+        *facts: What else there is to say; the first comes before the speed.
+
+    Example:
+    >>> progress("step", 31, 300, 0.5, "loss 7.48", "epoch 0.4")
+    'step 31/300  loss 7.48  0.5 steps/s  epoch 0.4  9 min left'
+    """
+    of_total = f"/{total:,}" if total else ""
+    parts = [f"{name} {done:,}{of_total}", *facts]
+    if speed:
+        unit = name.rpartition(" ")[2]
+        parts.insert(1 + bool(facts), f"{rate(speed)} {unit}s/s")
+        if total > done:
+            parts.append(f"{duration((total - done) / speed)} left")
+    return "  ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Formats seconds by the two largest units.
+
+    Example:
+    >>> duration(58.7), duration(539.0), duration(3725.4), duration(2e5)
+    ('59 s', '9 min', '1 h 2 min', '2 d 8 h')
+    """
+    minutes, hours = round(seconds / 60), round(seconds / 3600)
+    if seconds < 59.5:
+        return f"{seconds:.0f} s"
+    if minutes < 60:
+        return f"{minutes} min"
+    if hours < 48:
+        return f"{minutes // 60} h {minutes % 60} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def rate(value: float) -> str:
+    """Formats a number per second.
+
+    Example:
+    >>> rate(1234.5), rate(31.25), rate(0.5678), rate(0.0123)
+    ('1,234', '31.2', '0.57', '0.012')
+    """
+    if value < 1:
+        return f"{value:.2g}"
+    return f"{value:,.{int(value < 100)}f}"
+
+
+def wrapped(text: str, stream: Any) -> str:
+    """Returns text whose lines fit the terminal of a stream, if it is one.
+
+    Lines that begin with two blanks are commands, and stay fit to be copied.
+    """
+    if not stream.isatty():
+        return text
+    columns = max(shutil.get_terminal_size().columns - 1, 20)
+    return "\n".join(_fitted(line, columns) for line in text.split("\n"))
+
+
+def _fitted(line, columns):
+    """Returns a line, continued at blanks as a shell or a reader takes it."""
+    indent, end = 2, ""
+    if line.startswith("  "):
+        indent, end = 4, " \\"
+        line = _QUOTED.sub(lambda match: match[0].replace(" ", "\0"), line)
+    rows = textwrap.wrap(
+        line,
+        columns - len(end),
+        subsequent_indent=" " * indent,
+        break_long_words=False,  # a path may be copied
+        break_on_hyphens=False,
+    )
+    return f"{end}\n".join(rows).replace("\0", " ")
