@@ -616,6 +616,7 @@ def import_tensorflow(
             its devices before.
     """
     modules: dict[str, Any] = sys.modules
+    terminal.show(lambda: "Loading TensorFlow ...")
     with _quietly():
         # Keras would import it, which takes time and may write a folder.
         is_hidden = modules.setdefault("matplotlib") is None

@@ -85,6 +85,10 @@ warning: Saved
 """,
         )
 
+    def test_the_import_of_tensorflow_is_announced(self):
+        command.import_tensorflow()
+        self.assertEqual(self.screen.seen(), ["Loading TensorFlow ..."])
+
     def test_a_pipe_gets_none_of_it_and_a_log_a_line_after_a_silence(self):
         start = self.now
         with mock.patch.object(self.screen, "isatty", lambda: False):
