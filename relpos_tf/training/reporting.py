@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import itertools
 import time
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -207,3 +208,17 @@ class Profiler:
             tf.profiler.experimental.start(self._directory)
         elif self._steps == last or (is_last and first < self._steps < last):
             tf.profiler.experimental.stop()
+
+
+def examples(*texts: Sequence[str]) -> str:
+    """Returns the first two translations as lines that fit a terminal.
+
+    Args:
+        *texts: The sources, the references and the translations.
+    """
+    names = "source", "reference", "translation"
+    return "\n".join(
+        f"{name:12} {terminal.shortened(line, 58)}"
+        for lines in itertools.islice(zip(*texts, strict=True), 2)
+        for name, line in zip(names, lines, strict=True)
+    )

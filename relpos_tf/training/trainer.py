@@ -548,14 +548,16 @@ class Trainer:
         )
         progress(0)
         found = self._translator.translations(sources, progress=progress)
-        scores = metrics.corpus_bleu(
-            [one.texts[0] for one in found], references, tokenize
-        )
+        texts = [one.texts[0] for one in found]
+        scores = metrics.corpus_bleu(texts, references, tokenize)
         event = {"step": step, "split": split} | extra
         event["conditions"] = self._conditions
         event |= forced | dataclasses.asdict(scores)
+        before = [past["bleu"] for past in self._evaluations()]
+        is_best = not extra and bool(before) and event["bleu"] > max(before)
         self._record(event)
-        _log.info("%s", run_config.log_line(event))
+        _log.info("%s", run_config.log_line(event, is_best))
+        _log.info("%s", reporting.examples(sources, references, texts))
         return event
 
     def end(self) -> None:

@@ -13,6 +13,7 @@ import shutil
 import sys
 import textwrap
 import time
+import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -179,6 +180,25 @@ def rate(value: float) -> str:
     if value < 1:
         return f"{value:.2g}"
     return f"{value:,.{int(value < 100)}f}"
+
+
+def shortened(text: str, columns: int) -> str:
+    """Returns the beginning of a text that takes at most so many columns.
+
+    Example:
+    >>> shortened("ab cd", 5), shortened("ab cde", 5), shortened("\u4e2d" * 3, 5)
+    ('ab cd', 'ab...', '\u4e2d...')
+    """
+    if _columns(text) <= columns:
+        return text
+    text = text[:columns]
+    while _columns(text) > columns - 3:
+        text = text[:-1]
+    return f"{text}..."
+
+
+def _columns(text):
+    return sum(1 + (unicodedata.east_asian_width(c) in "FW") for c in text)
 
 
 def wrapped(text: str, stream: Any) -> str:
