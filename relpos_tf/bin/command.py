@@ -24,6 +24,7 @@ A mistake of the user ends in one line on standard error; a traceback means a
 bug. A message that cannot be written is dropped.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -35,6 +36,7 @@ import signal
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -50,6 +52,7 @@ from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.utils import extras
+from relpos_tf.utils import files
 from relpos_tf.utils import locks
 from relpos_tf.utils import memory
 from relpos_tf.utils import paths
@@ -345,6 +348,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         return _fail(name, text, 1)
     finally:
         terminal.clear()  # before a traceback
+        _Log.path = ""
+        _Log.waiting.clear()
 
 
 def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
@@ -585,6 +590,11 @@ def write(text: str) -> None:
     sys.stdout.write(text)
 
 
+def log_to(path: str) -> None:
+    """Appends to a file, with times, what the command said and will say."""
+    _Log.path = path
+
+
 def logger() -> logging.Logger:
     """Returns the package's logger, writing plain lines to standard error."""
     log = logging.getLogger("relpos_tf")
@@ -668,6 +678,13 @@ def _quietly():
         os.close(saved)
 
 
+class _Log:
+    """The file of `log_to`, and what it is to get."""
+
+    path = ""
+    waiting: collections.deque[str] = collections.deque(maxlen=1000)
+
+
 class _Lines(logging.Handler):
     """Writes log records as plain lines to the current `sys.stderr`.
 
@@ -676,19 +693,24 @@ class _Lines(logging.Handler):
     """
 
     def emit(self, record):
-        is_warning = record.levelno >= logging.WARNING
-        prefix = f"{record.levelname.lower()}: " if is_warning else ""
+        is_doubt = logging.WARNING <= record.levelno < logging.CRITICAL
+        prefix = f"{record.levelname.lower()}: " if is_doubt else ""
         line = terminal.printable(f"{prefix}{self.format(record)}")
+        _Log.waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n")
+        if _Log.path:  # A full disk or a removed folder ends no command here.
+            with contextlib.suppress(OSError):
+                with files.open_appending(_Log.path) as file:
+                    text = "".join(_Log.waiting)
+                    file.write(text.encode(errors="backslashreplace"))
+                _Log.waiting.clear()
         terminal.clear()
         sys.stderr.write(f"{terminal.wrapped(line, sys.stderr)}\n")
         sys.stderr.flush()
 
 
 def _fail(name, error, code):
-    """Writes the error message and returns the exit code."""
-    terminal.clear()
-    line = terminal.printable(f"{name}: {error}")
-    sys.stderr.write(f"{terminal.wrapped(line, sys.stderr)}\n")
+    """Says why the command ends, without a prefix; returns the exit code."""
+    logger().critical("%s: %s", name, error)
     return code
 
 

@@ -138,6 +138,7 @@ def train(problem, hparams, output_dir: str) -> None:
     )
     if hosts.is_chief:
         locks.acquire_exclusive(output_dir)
+        command.log_to(os.path.join(output_dir, run_dir.LOG))
     vocab_size = problem.manifest(FLAGS.data_dir)["vocab_size"]
     hparams = hparams.replace(vocab_size=vocab_size)
     if is_scored_only:

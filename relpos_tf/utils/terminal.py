@@ -186,8 +186,8 @@ def shortened(text: str, columns: int) -> str:
     """Returns the beginning of a text that takes at most so many columns.
 
     Example:
-    >>> shortened("ab cd", 5), shortened("ab cde", 5), shortened("\u4e2d" * 3, 5)
-    ('ab cd', 'ab...', '\u4e2d...')
+    >>> [shortened(text, 5) for text in ("ab cd", "ab cde", "\u4e2d" * 3)]
+    ['ab cd', 'ab...', '\u4e2d...']
     """
     if _columns(text) <= columns:
         return text
