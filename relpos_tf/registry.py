@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from relpos_tf import errors
 from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
+# In docstrings of sets, each up to its first comma.
+_FACTS = re.compile(r"\b(Cost|Score)s?\b[^:.]*: (.+?)(?: \(|[,;.] |\.?$)")
 Made = TypeVar("Made")
 
 
@@ -31,18 +34,21 @@ class Registry(Generic[Made]):
         kind: str. What is registered, for messages, as in "hparams set".
         makes: str. The name of the class that the functions return.
         load: Imports what the package registers, when names are looked up.
+
+    Attributes:
+        makers: dict. The functions.
     """
 
     def __init__(self, kind: str, makes: str, load: Callable[[], None]):
         self._kind, self._makes, self._load = kind, makes, load
-        self._makers: dict[str, Callable[..., Made]] = {}
+        self.makers: dict[str, Callable[..., Made]] = {}
 
     def register(self, maker: Callable[..., Made]) -> Callable[..., Made]:
         """Registers a function under its own name; refuses a second one."""
         name = maker.__name__
-        if name in self._makers:
+        if name in self.makers:
             raise ValueError(f"The {self._kind} `{name}` is registered twice.")
-        self._makers[name] = maker
+        self.makers[name] = maker
         return maker
 
     def make(self, name: str, *args: Any) -> Made:
@@ -58,7 +64,7 @@ class Registry(Generic[Made]):
                 f"{errors.did_you_mean(name, known)} "
                 f"Known: {', '.join(known)}."
             )
-        made = self._makers[name](*args)
+        made = self.makers[name](*args)
         # By name: the modules of the classes are not light.
         if self._makes not in [one.__name__ for one in type(made).__mro__]:
             raise errors.UserError(
@@ -70,7 +76,7 @@ class Registry(Generic[Made]):
     def names(self) -> list[str]:
         """Returns the registered names, sorted."""
         self._load()
-        return sorted(self._makers)
+        return sorted(self.makers)
 
 
 def import_hparams() -> None:
@@ -83,6 +89,21 @@ def import_hparams() -> None:
     if importlib.util.find_spec(_SETS) is None:
         _load(_SETS, pathlib.Path(__file__).resolve().parents[1] / "hparams")
     importlib.import_module(_SETS)
+
+
+def about_hparams(name: str) -> str:
+    """Returns the size of a set and, of its docstring, purpose, cost and score.
+
+    Costs and scores that are the same for all sets of a module are in that of
+    the module.
+    """
+    made, maker = hparams(name), _hparams.makers[name]
+    what = " ".join((maker.__doc__ or "").split("\n\n")[0].split())
+    docs = f"{maker.__doc__} {sys.modules[maker.__module__].__doc__}"
+    found = _FACTS.findall(" ".join(docs.split()))
+    facts = [f"{k}: {v}." for k, v in sorted(dict(reversed(found)).items())]
+    size = f"{made.num_hidden_layers} layers of {made.hidden_size}."
+    return " ".join([what, size, *facts])
 
 
 def import_problems() -> None:

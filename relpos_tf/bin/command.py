@@ -28,6 +28,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import logging
 import os
 import pathlib
@@ -46,6 +47,7 @@ from typing import NoReturn
 
 from absl import flags
 
+import relpos_tf
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
@@ -324,12 +326,17 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     if _HELP_FLAGS.intersection(arguments):
         write(help_text(module.__doc__, module.FLAGS))
         return 0
+    if "--version" in arguments:
+        write(f"{name} {relpos_tf.__version__}\n")
+        return 0
     logger()
     try:
         locks.check_system(name)
         parse(module.FLAGS, arguments)
         if path := module.FLAGS.flag_values_dict().get("usr_dir"):
             _import_usr_dir(path)
+        if module.FLAGS.flag_values_dict().get("registry_help"):
+            main = show_registry
         code = main()
         sys.stdout.flush()
         return code or 0
@@ -348,8 +355,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         return _fail(name, text, 1)
     finally:
         terminal.clear()  # before a traceback
-        _Log.path = ""
-        _Log.waiting.clear()
+        _Lines.path, _Lines.waiting = "", collections.deque(maxlen=1000)
 
 
 def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
@@ -491,24 +497,19 @@ def help_text(doc: str | None, flag_values: Flags) -> str:
         if flag.default not in (None, "", []):
             text += f" Default: {str(flag.default_as_str).strip(chr(39))}."
         lines.append(f"  {sign}{flag.name}")
-        lines += textwrap.wrap(
-            text,
-            78,
-            initial_indent=" " * 6,
-            subsequent_indent=" " * 6,
-            break_long_words=False,  # a choice may be copied
-            break_on_hyphens=False,  # as may NAME-STEP
-        )
+        text = textwrap.fill(text, 72, **terminal.WHOLE_WORDS)
+        lines.append(textwrap.indent(text, " " * 6))
     return "\n".join(lines) + "\n"
 
 
 def show_registry() -> None:
-    """Writes the registered names to standard output."""
-    for title, names in (
-        ("Problems", registry.list_problems()),
-        ("Hparams sets", registry.list_hparams()),
-    ):
-        write("\n  ".join([f"{title}:", *names]) + "\n")
+    """Writes the registered names, and what each set is, to standard output."""
+    write(
+        "\n".join(["Problems:", *registry.list_problems(), "Hparams sets:\n"])
+    )
+    for name in registry.list_hparams():
+        line = f"{name}  {registry.about_hparams(name)}\n"
+        write(terminal.wrapped(line, sys.stdout))
 
 
 def flags_text(flag_values: Flags) -> str:
@@ -592,7 +593,7 @@ def write(text: str) -> None:
 
 def log_to(path: str) -> None:
     """Appends to a file, with times, what the command said and will say."""
-    _Log.path = path
+    _Lines.path = path
 
 
 def logger() -> logging.Logger:
@@ -631,6 +632,9 @@ def import_tensorflow(
         # Keras would import it, which takes time and may write a folder.
         is_hidden = modules.setdefault("matplotlib") is None
         with extras.imports("translate", task):
+            for name in "sentencepiece", "sacrebleu", "tensorflow_text":
+                if importlib.util.find_spec(name) is None:
+                    raise ModuleNotFoundError(name=name)
             # Slow: only once the flags are known good.
             import tensorflow as tf
 
@@ -678,34 +682,34 @@ def _quietly():
         os.close(saved)
 
 
-class _Log:
-    """The file of `log_to`, and what it is to get."""
-
-    path = ""
-    waiting: collections.deque[str] = collections.deque(maxlen=1000)
-
-
 class _Lines(logging.Handler):
     """Writes log records as plain lines to the current `sys.stderr`.
 
     A record may quote a file or another host, so terminal controls in it are
     made visible.
+
+    Attributes:
+        path: str. The file of `log_to`.
+        waiting: What it is to get.
     """
+
+    path, waiting = "", collections.deque[str](maxlen=1000)
 
     def emit(self, record):
         is_doubt = logging.WARNING <= record.levelno < logging.CRITICAL
         prefix = f"{record.levelname.lower()}: " if is_doubt else ""
         line = terminal.printable(f"{prefix}{self.format(record)}")
-        _Log.waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n")
-        if _Log.path:  # A full disk or a removed folder ends no command here.
-            with contextlib.suppress(OSError):
-                with files.open_appending(_Log.path) as file:
-                    text = "".join(_Log.waiting)
-                    file.write(text.encode(errors="backslashreplace"))
-                _Log.waiting.clear()
         terminal.clear()
         sys.stderr.write(f"{terminal.wrapped(line, sys.stderr)}\n")
         sys.stderr.flush()
+        _Lines.waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n")
+        if not (path := _Lines.path):
+            return
+        text = "".join(_Lines.waiting).encode(errors="backslashreplace")
+        # A full disk or a removed folder ends no command here.
+        with contextlib.suppress(OSError), files.open_appending(path) as file:
+            file.write(text)
+            _Lines.waiting.clear()
 
 
 def _fail(name, error, code):

@@ -309,8 +309,7 @@ def decode(
             count += 1
             if is_scored:
                 best_texts.append(translation.texts[0])
-    seconds = time.monotonic() - started
-    speed = terminal.rate(count / max(seconds, 1e-3))
+    speed = terminal.rate(count / max(time.monotonic() - started, 1e-3))
     command.logger().info("Lines: %d, %s a second.", count, speed)
     return best_texts
 

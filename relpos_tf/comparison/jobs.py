@@ -128,8 +128,8 @@ def _show(job, start, place):
         for line in file:
             if line.endswith(b"\n"):
                 start += len(line)
-                text = line.decode(errors="replace").rstrip()
-                _log.info("%s%s", place, text)
+                said = line.decode(errors="replace").rstrip()
+                _log.info("%s%s", place, said)
     return start
 
 

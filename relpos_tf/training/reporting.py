@@ -99,15 +99,12 @@ class Progress:
         loss, target_tokens, _, skipped = self.sums()
         made = step - self._timed_step
         if made >= _FEWEST:
-            seconds = time.monotonic() - self._timed_since
-            self._speed = made / max(seconds, 1e-9)
-        facts = [f"loss {loss / max(target_tokens, 1.0):#.3g}"]
-        facts.append(f"epoch {epoch:.1f}")
-        if skipped:
-            facts.append(f"{skipped:.0f} skipped")
-        return terminal.progress(
-            "step", step, self._total_steps, self._speed, *facts
-        )
+            self._speed = made / (time.monotonic() - self._timed_since)
+        mean = f"loss {loss / max(target_tokens, 1.0):#.3g}"
+        facts = mean, f"epoch {epoch:.1f}", f"{skipped:.0f} skipped"
+        shown = facts if skipped else facts[:2]
+        total, speed = self._total_steps, self._speed
+        return terminal.progress("step", step, total, speed, *shown)
 
     def report(self, step: int, learning_rate: float) -> dict[str, float]:
         """Reports the interval that ends now, and begins the next one.
@@ -211,14 +208,14 @@ class Profiler:
 
 
 def examples(*texts: Sequence[str]) -> str:
-    """Returns the first two translations as lines that fit a terminal.
+    """Returns the beginnings of two translations, as lines for a terminal.
 
     Args:
         *texts: The sources, the references and the translations.
     """
     names = "source", "reference", "translation"
     return "\n".join(
-        f"{name:12} {terminal.shortened(line, 58)}"
+        f"{name:12} {line if len(line) <= 58 else line[:55] + '...'}"
         for lines in itertools.islice(zip(*texts, strict=True), 2)
         for name, line in zip(names, lines, strict=True)
     )

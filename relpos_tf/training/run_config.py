@@ -60,8 +60,8 @@ def log_line(event: Mapping[str, Any], is_best: bool = False) -> str:
     values = [
         metric.shown.format(event[name]) for name, metric in METRICS.items()
     ]
-    perplexity = math.exp(min(event["loss"], 700.0))  # it would overflow
-    values.insert(1, f"perplexity {perplexity:#.3g}")
+    # Of a larger loss it would overflow.
+    values.insert(1, f"perplexity {math.exp(min(event['loss'], 700)):.4g}")
     return (
         f"{event['split']} at step {event['step']}{averaged}: "
         f"{'  '.join(values)}{', best so far' * is_best} "

@@ -306,12 +306,7 @@ class Trainer:
             self._epoch_sizes = {epoch: sum(1 for _ in batches)}
         return self._epoch_sizes[epoch]
 
-    def _report(
-        self,
-        progress: reporting.Progress,
-        plan: plan_lib.Plan,
-        batch: Mapping[str, tf.Tensor],
-    ) -> None:
+    def _report(self, progress, plan, batch):
         """Logs a line when one is due; else shows one on a terminal.
 
         Counts the step for the profile, if there is one.
@@ -543,9 +538,7 @@ class Trainer:
         dataset = itertools.islice(dataset, self.config.eval_steps or None)
         forced = evaluation.teacher_forced(self.model, dataset)
 
-        progress = terminal.counting(
-            f"Evaluating on {split}: line", len(sources)
-        )
+        progress = terminal.counting(f"Evaluating {split}: line", len(sources))
         progress(0)
         found = self._translator.translations(sources, progress=progress)
         texts = [one.texts[0] for one in found]

@@ -13,7 +13,6 @@ import shutil
 import sys
 import textwrap
 import time
-import unicodedata
 from collections.abc import Callable
 from typing import Any
 
@@ -21,14 +20,14 @@ _log = logging.getLogger("relpos_tf")
 
 # Seconds between two lines of progress at a terminal, and of silence in a log.
 _SHOW_SECONDS, _LOG_SECONDS = 0.1, 30
+# For `textwrap`: a path or a flag may be copied.
+WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 _ERASE = "\r\x1b[K"
 # All control characters but the tabulator and the line feed, and the marks of
 # writing direction: a terminal obeys them.
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 )
-
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")  # in a command
 
 
 class _Last:
@@ -86,11 +85,9 @@ def show(make: Callable[[], str], is_logged: bool = False) -> None:
             30 seconds.
     """
     is_terminal = sys.stderr.isatty()
-    now, waits = time.monotonic(), _LOG_SECONDS
-    if is_terminal:
-        waits = _SHOW_SECONDS if _Last.is_visible else 0.0
-    due = _Last.time + waits
-    if now < due or not (is_terminal or is_logged):
+    now = time.monotonic()
+    pause = _SHOW_SECONDS * _Last.is_visible if is_terminal else _LOG_SECONDS
+    if now < _Last.time + pause or not (is_terminal or is_logged):
         return
     _Last.time = now
     if not is_terminal:
@@ -127,9 +124,7 @@ def counting(name: str, total: int = 0) -> Callable[[int], None]:
     return show_count
 
 
-def progress(
-    name: str, done: int, total: int, speed: float, *facts: str
-) -> str:
+def progress(name: str, done: int, total: int, speed: float, *more: str) -> str:
     """Returns a line of progress.
 
     Args:
@@ -137,37 +132,33 @@ def progress(
         done: int. How many are done.
         total: int. How many there are; 0: unknown.
         speed: float. How many are done in a second; 0: unknown.
-        *facts: What else there is to say; the first comes before the speed.
+        *more: What else there is to say; the first comes before the speed.
 
     Example:
     >>> progress("step", 31, 300, 0.5, "loss 7.48", "epoch 0.4")
     'step 31/300  loss 7.48  0.5 steps/s  epoch 0.4  9 min left'
     """
     of_total = f"/{total:,}" if total else ""
-    parts = [f"{name} {done:,}{of_total}", *facts]
+    parts = [f"{name} {done:,}{of_total}", *more]
     if speed:
         unit = name.rpartition(" ")[2]
-        parts.insert(1 + bool(facts), f"{rate(speed)} {unit}s/s")
+        parts.insert(1 + bool(more), f"{rate(speed)} {unit}s/s")
         if total > done:
             parts.append(f"{duration((total - done) / speed)} left")
     return "  ".join(parts)
 
 
 def duration(seconds: float) -> str:
-    """Formats seconds by the two largest units.
+    """Formats seconds as hours and minutes, or as one unit.
 
     Example:
-    >>> duration(58.7), duration(539.0), duration(3725.4), duration(2e5)
-    ('59 s', '9 min', '1 h 2 min', '2 d 8 h')
+    >>> duration(58.7), duration(539.0), duration(3725.4)
+    ('59 s', '9 min', '1 h 2 min')
     """
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
     if seconds < 59.5:
         return f"{seconds:.0f} s"
-    if minutes < 60:
-        return f"{minutes} min"
-    if hours < 48:
-        return f"{minutes // 60} h {minutes % 60} min"
-    return f"{hours // 24} d {hours % 24} h"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours:,} h {minutes} min" if hours else f"{minutes} min"
 
 
 def rate(value: float) -> str:
@@ -177,52 +168,19 @@ def rate(value: float) -> str:
     >>> rate(1234.5), rate(31.25), rate(0.5678), rate(0.0123)
     ('1,234', '31.2', '0.57', '0.012')
     """
-    if value < 1:
-        return f"{value:.2g}"
-    return f"{value:,.{int(value < 100)}f}"
-
-
-def shortened(text: str, columns: int) -> str:
-    """Returns the beginning of a text that takes at most so many columns.
-
-    Example:
-    >>> [shortened(text, 5) for text in ("ab cd", "ab cde", "\u4e2d" * 3)]
-    ['ab cd', 'ab...', '\u4e2d...']
-    """
-    if _columns(text) <= columns:
-        return text
-    text = text[:columns]
-    while _columns(text) > columns - 3:
-        text = text[:-1]
-    return f"{text}..."
-
-
-def _columns(text):
-    return sum(1 + (unicodedata.east_asian_width(c) in "FW") for c in text)
+    digits = int(value < 100)
+    return f"{value:,.{digits}f}" if value >= 1 else f"{value:.2g}"
 
 
 def wrapped(text: str, stream: Any) -> str:
     """Returns text whose lines fit the terminal of a stream, if it is one.
 
-    Lines that begin with two blanks are commands, and stay fit to be copied.
+    Lines that begin with two blanks, as commands to copy, stay whole.
     """
     if not stream.isatty():
         return text
     columns = max(shutil.get_terminal_size().columns - 1, 20)
-    return "\n".join(_fitted(line, columns) for line in text.split("\n"))
-
-
-def _fitted(line, columns):
-    """Returns a line, continued at blanks as a shell or a reader takes it."""
-    indent, end = 2, ""
-    if line.startswith("  "):
-        indent, end = 4, " \\"
-        line = _QUOTED.sub(lambda match: match[0].replace(" ", "\0"), line)
-    rows = textwrap.wrap(
-        line,
-        columns - len(end),
-        subsequent_indent=" " * indent,
-        break_long_words=False,  # a path may be copied
-        break_on_hyphens=False,
-    )
-    return f"{end}\n".join(rows).replace("\0", " ")
+    wrapper = textwrap.TextWrapper(columns, **WHOLE_WORDS)
+    wrapper.subsequent_indent = "  "
+    lines = text.split("\n")
+    return "\n".join(x if x[:2] == "  " else wrapper.fill(x) for x in lines)

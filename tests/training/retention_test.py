@@ -86,7 +86,7 @@ class RetentionTest(tiny_runs.TestCase):
         bests = ["best so far" in line for line in told]
         self.assertEqual(bests, [False, True, False])
         # e ** 2
-        self.assertIn("loss 2.0000  perplexity 7.39  teacher", told[0])
+        self.assertIn("loss 2.0000  perplexity 7.389  teacher", told[0])
         examples = logs.output[logs.output.index(told[0]) + 1]
         sides = [line.split(None, 1) for line in examples.split("\n")]
         self.assertEqual(
