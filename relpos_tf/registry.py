@@ -34,21 +34,18 @@ class Registry(Generic[Made]):
         kind: str. What is registered, for messages, as in "hparams set".
         makes: str. The name of the class that the functions return.
         load: Imports what the package registers, when names are looked up.
-
-    Attributes:
-        makers: dict. The functions.
     """
 
     def __init__(self, kind: str, makes: str, load: Callable[[], None]):
         self._kind, self._makes, self._load = kind, makes, load
-        self.makers: dict[str, Callable[..., Made]] = {}
+        self._makers: dict[str, Callable[..., Made]] = {}
 
     def register(self, maker: Callable[..., Made]) -> Callable[..., Made]:
         """Registers a function under its own name; refuses a second one."""
         name = maker.__name__
-        if name in self.makers:
+        if name in self._makers:
             raise ValueError(f"The {self._kind} `{name}` is registered twice.")
-        self.makers[name] = maker
+        self._makers[name] = maker
         return maker
 
     def make(self, name: str, *args: Any) -> Made:
@@ -64,7 +61,7 @@ class Registry(Generic[Made]):
                 f"{errors.did_you_mean(name, known)} "
                 f"Known: {', '.join(known)}."
             )
-        made = self.makers[name](*args)
+        made = self._makers[name](*args)
         # By name: the modules of the classes are not light.
         if self._makes not in [one.__name__ for one in type(made).__mro__]:
             raise errors.UserError(
@@ -76,7 +73,7 @@ class Registry(Generic[Made]):
     def names(self) -> list[str]:
         """Returns the registered names, sorted."""
         self._load()
-        return sorted(self.makers)
+        return sorted(self._makers)
 
 
 def import_hparams() -> None:
@@ -97,7 +94,7 @@ def about_hparams(name: str) -> str:
     Costs and scores that are the same for all sets of a module are in that of
     the module.
     """
-    made, maker = hparams(name), _hparams.makers[name]
+    made, maker = hparams(name), _hparams._makers[name]
     what = " ".join((maker.__doc__ or "").split("\n\n")[0].split())
     docs = f"{maker.__doc__} {sys.modules[maker.__module__].__doc__}"
     found = _FACTS.findall(" ".join(docs.split()))

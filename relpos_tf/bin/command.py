@@ -504,12 +504,11 @@ def help_text(doc: str | None, flag_values: Flags) -> str:
 
 def show_registry() -> None:
     """Writes the registered names, and what each set is, to standard output."""
-    write(
-        "\n".join(["Problems:", *registry.list_problems(), "Hparams sets:\n"])
-    )
-    for name in registry.list_hparams():
-        line = f"{name}  {registry.about_hparams(name)}\n"
-        write(terminal.wrapped(line, sys.stdout))
+    sets = [
+        f"{x}  {registry.about_hparams(x)}" for x in registry.list_hparams()
+    ]
+    lines = ["Problems:", *registry.list_problems(), "Hparams sets:", *sets]
+    write(terminal.wrapped("\n".join(lines), sys.stdout) + "\n")
 
 
 def flags_text(flag_values: Flags) -> str:

@@ -286,12 +286,15 @@ def decode(
     typed = FLAGS.decode_interactive or (
         not (FLAGS.decode_from_file or FLAGS.test_set) and sys.stdin.isatty()
     )
+    progress = terminal.counting(name, number_of(lines))
+    if not typed:
+        progress(0)  # The first lines take long.
     translations = translator.translations(
         lines,
         decode_hparams,
         with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
-        progress=terminal.counting(name, number_of(lines)),
+        progress=progress,
         **({"chunk_lines": 1} if typed else {"first_lines": 1024}),
     )
     with (

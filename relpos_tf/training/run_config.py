@@ -57,9 +57,7 @@ def log_line(event: Mapping[str, Any], is_best: bool = False) -> str:
     averaged = ""
     if "averaged" in event:
         averaged = f", {event['averaged']} checkpoints averaged"
-    values = [
-        metric.shown.format(event[name]) for name, metric in METRICS.items()
-    ]
+    values = [x.shown.format(event[name]) for name, x in METRICS.items()]
     # Of a larger loss it would overflow.
     values.insert(1, f"perplexity {math.exp(min(event['loss'], 700)):.4g}")
     return (

@@ -20,6 +20,7 @@ _log = logging.getLogger("relpos_tf")
 
 # Seconds between two lines of progress at a terminal, and of silence in a log.
 _SHOW_SECONDS, _LOG_SECONDS = 0.1, 30
+_WHOLE = re.compile(r"(\[\d+/\d+\] )?  ")
 # For `textwrap`: a path or a flag may be copied.
 WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
 _ERASE = "\r\x1b[K"
@@ -175,7 +176,8 @@ def rate(value: float) -> str:
 def wrapped(text: str, stream: Any) -> str:
     """Returns text whose lines fit the terminal of a stream, if it is one.
 
-    Lines that begin with two blanks, as commands to copy, stay whole.
+    Lines that begin with two blanks, as commands to copy, stay whole, also
+    behind the place of a job, `[1/2] `.
     """
     if not stream.isatty():
         return text
@@ -183,4 +185,4 @@ def wrapped(text: str, stream: Any) -> str:
     wrapper = textwrap.TextWrapper(columns, **WHOLE_WORDS)
     wrapper.subsequent_indent = "  "
     lines = text.split("\n")
-    return "\n".join(x if x[:2] == "  " else wrapper.fill(x) for x in lines)
+    return "\n".join(x if _WHOLE.match(x) else wrapper.fill(x) for x in lines)

@@ -73,10 +73,11 @@ class MovingLineTest(absltest.TestCase):
         command = "  relpos-decoder '--output_dir=a run' --b --c"
         with mock.patch.dict("os.environ", COLUMNS="23"):
             self.log.warning(f"Saved runs/a/b/ckpt-1.npz now 2-3:\n{command}")
+            self.log.info(f"[1/2] {command}")
         self.assertEqual(
             self.screen.seen(),
             ["warning: Saved", "  runs/a/b/ckpt-1.npz", "  now 2-3:"]
-            + [command, ""],
+            + [command, f"[1/2] {command}", ""],
         )
 
     def test_the_import_of_tensorflow_is_announced(self):
