@@ -12,7 +12,19 @@ files, and a score against a reference:
 `relpos-decoder`.
 """
 
-from relpos_tf.bin import decoder
+import sys
 
 if __name__ == "__main__":
+    if sys.version_info < (3, 10):  # noqa: UP036, which it cannot know
+        sys.exit(
+            "decoder.py needs Python 3.10 to 3.13. Received: Python "
+            f"{sys.version.split()[0]}. See README.md on environments."
+        )
+    try:
+        from relpos_tf.bin import decoder
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"decoder.py needs the package {error.name}. Install all packages: "
+            "pip install -c constraints.txt -e '.[translate]'"
+        )
     decoder.run()

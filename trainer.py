@@ -19,7 +19,19 @@ The paper's base model on eight GPUs:
 `relpos-trainer`.
 """
 
-from relpos_tf.bin import trainer
+import sys
 
 if __name__ == "__main__":
+    if sys.version_info < (3, 10):  # noqa: UP036, which it cannot know
+        sys.exit(
+            "trainer.py needs Python 3.10 to 3.13. Received: Python "
+            f"{sys.version.split()[0]}. See README.md on environments."
+        )
+    try:
+        from relpos_tf.bin import trainer
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"trainer.py needs the package {error.name}. Install all packages: "
+            "pip install -c constraints.txt -e '.[translate]'"
+        )
     trainer.run()

@@ -41,7 +41,7 @@ def transformer_convolutional_2d() -> hparam.HParams:
         relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_convolutional_2d --worker_gpu=8
 
-    Cost: in these three layers, three times the logits and weights of
-    self-attention in time and memory.
+    Cost: three times the logits and weights of self-attention in these three
+    layers, in time and memory.
     """
     return transformer_convolutional_1d().replace(attention_window_heads=3)

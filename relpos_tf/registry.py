@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import pathlib
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from relpos_tf import errors
 from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
+# In docstrings of sets, each up to its first comma.
+_FACTS = re.compile(r"\b(Cost|Score)s?\b[^:.]*: (.+?)(?: \(|[,;.] |\.?$)")
 Made = TypeVar("Made")
 
 
@@ -83,6 +86,21 @@ def import_hparams() -> None:
     if importlib.util.find_spec(_SETS) is None:
         _load(_SETS, pathlib.Path(__file__).resolve().parents[1] / "hparams")
     importlib.import_module(_SETS)
+
+
+def about_hparams(name: str) -> str:
+    """Returns the size of a set and, of its docstring, purpose, cost and score.
+
+    Costs and scores that are the same for all sets of a module are in that of
+    the module.
+    """
+    made, maker = hparams(name), _hparams._makers[name]
+    what = " ".join((maker.__doc__ or "").split("\n\n")[0].split())
+    docs = f"{maker.__doc__} {sys.modules[maker.__module__].__doc__}"
+    found = _FACTS.findall(" ".join(docs.split()))
+    facts = [f"{k}: {v}." for k, v in sorted(dict(reversed(found)).items())]
+    size = f"{made.num_hidden_layers} layers of {made.hidden_size}."
+    return " ".join([what, size, *facts])
 
 
 def import_problems() -> None:

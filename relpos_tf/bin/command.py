@@ -24,9 +24,11 @@ A mistake of the user ends in one line on standard error; a traceback means a
 bug. A message that cannot be written is dropped.
 """
 
+import collections
 import contextlib
 import dataclasses
 import functools
+import importlib.util
 import logging
 import os
 import pathlib
@@ -35,6 +37,7 @@ import signal
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
@@ -44,12 +47,14 @@ from typing import NoReturn
 
 from absl import flags
 
+import relpos_tf
 from relpos_tf import errors
 from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.utils import extras
+from relpos_tf.utils import files
 from relpos_tf.utils import locks
 from relpos_tf.utils import memory
 from relpos_tf.utils import paths
@@ -321,12 +326,17 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     if _HELP_FLAGS.intersection(arguments):
         write(help_text(module.__doc__, module.FLAGS))
         return 0
+    if "--version" in arguments:
+        write(f"{name} {relpos_tf.__version__}\n")
+        return 0
     logger()
     try:
         locks.check_system(name)
         parse(module.FLAGS, arguments)
         if path := module.FLAGS.flag_values_dict().get("usr_dir"):
             _import_usr_dir(path)
+        if module.FLAGS.flag_values_dict().get("registry_help"):
+            main = show_registry
         code = main()
         sys.stdout.flush()
         return code or 0
@@ -345,6 +355,7 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
         return _fail(name, text, 1)
     finally:
         terminal.clear()  # before a traceback
+        _Lines.path, _Lines.waiting = "", collections.deque(maxlen=1000)
 
 
 def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
@@ -486,24 +497,18 @@ def help_text(doc: str | None, flag_values: Flags) -> str:
         if flag.default not in (None, "", []):
             text += f" Default: {str(flag.default_as_str).strip(chr(39))}."
         lines.append(f"  {sign}{flag.name}")
-        lines += textwrap.wrap(
-            text,
-            78,
-            initial_indent=" " * 6,
-            subsequent_indent=" " * 6,
-            break_long_words=False,  # a choice may be copied
-            break_on_hyphens=False,  # as may NAME-STEP
-        )
+        text = textwrap.fill(text, 72, **terminal.WHOLE_WORDS)
+        lines.append(textwrap.indent(text, " " * 6))
     return "\n".join(lines) + "\n"
 
 
 def show_registry() -> None:
-    """Writes the registered names to standard output."""
-    for title, names in (
-        ("Problems", registry.list_problems()),
-        ("Hparams sets", registry.list_hparams()),
-    ):
-        write("\n  ".join([f"{title}:", *names]) + "\n")
+    """Writes the registered names, and what each set is, to standard output."""
+    sets = [
+        f"{x}  {registry.about_hparams(x)}" for x in registry.list_hparams()
+    ]
+    lines = ["Problems:", *registry.list_problems(), "Hparams sets:", *sets]
+    write(terminal.wrapped("\n".join(lines), sys.stdout) + "\n")
 
 
 def flags_text(flag_values: Flags) -> str:
@@ -585,6 +590,11 @@ def write(text: str) -> None:
     sys.stdout.write(text)
 
 
+def log_to(path: str) -> None:
+    """Appends to a file, with times, what the command said and will say."""
+    _Lines.path = path
+
+
 def logger() -> logging.Logger:
     """Returns the package's logger, writing plain lines to standard error."""
     log = logging.getLogger("relpos_tf")
@@ -616,10 +626,14 @@ def import_tensorflow(
             its devices before.
     """
     modules: dict[str, Any] = sys.modules
+    terminal.show(lambda: "Loading TensorFlow ...")
     with _quietly():
         # Keras would import it, which takes time and may write a folder.
         is_hidden = modules.setdefault("matplotlib") is None
         with extras.imports("translate", task):
+            for name in "sentencepiece", "sacrebleu", "tensorflow_text":
+                if importlib.util.find_spec(name) is None:
+                    raise ModuleNotFoundError(name=name)
             # Slow: only once the flags are known good.
             import tensorflow as tf
 
@@ -672,21 +686,34 @@ class _Lines(logging.Handler):
 
     A record may quote a file or another host, so terminal controls in it are
     made visible.
+
+    Attributes:
+        path: str. The file of `log_to`.
+        waiting: What it is to get.
     """
 
+    path, waiting = "", collections.deque[str](maxlen=1000)
+
     def emit(self, record):
-        is_warning = record.levelno >= logging.WARNING
-        prefix = f"{record.levelname.lower()}: " if is_warning else ""
+        is_doubt = logging.WARNING <= record.levelno < logging.CRITICAL
+        prefix = f"{record.levelname.lower()}: " if is_doubt else ""
         line = terminal.printable(f"{prefix}{self.format(record)}")
         terminal.clear()
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{terminal.wrapped(line, sys.stderr)}\n")
         sys.stderr.flush()
+        _Lines.waiting.append(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {line}\n")
+        if not (path := _Lines.path):
+            return
+        text = "".join(_Lines.waiting).encode(errors="backslashreplace")
+        # A full disk or a removed folder ends no command here.
+        with contextlib.suppress(OSError), files.open_appending(path) as file:
+            file.write(text)
+            _Lines.waiting.clear()
 
 
 def _fail(name, error, code):
-    """Writes the error message and returns the exit code."""
-    terminal.clear()
-    sys.stderr.write(terminal.printable(f"{name}: {error}") + "\n")
+    """Says why the command ends, without a prefix; returns the exit code."""
+    logger().critical("%s: %s", name, error)
     return code
 
 

@@ -32,9 +32,6 @@ FLAGS.define_bools(
 
 def main() -> None:
     """Prepares the data."""
-    if FLAGS.registry_help:
-        command.show_registry()
-        return
     command.require(FLAGS, "problem", "data_dir")
     problem = command.make_problem(FLAGS)
     if FLAGS.generate_data or not problem.is_prepared(FLAGS.data_dir):

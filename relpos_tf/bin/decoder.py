@@ -26,7 +26,6 @@ go to a file, the scores.
 """
 
 import contextlib
-import functools
 import io
 import json
 import math
@@ -43,7 +42,6 @@ from relpos_tf.bin import scores
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
-from relpos_tf.training import reporting
 from relpos_tf.utils import files
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
@@ -283,18 +281,20 @@ def decode(
     """
     best_texts, count, started = [], 0, time.monotonic()
     is_scored = bool(FLAGS.decode_reference or FLAGS.test_set)
+    name = "sentence" if FLAGS.split_sentences else "line"
     # Typed lines are answered one by one; a file is sorted by length first.
     typed = FLAGS.decode_interactive or (
         not (FLAGS.decode_from_file or FLAGS.test_set) and sys.stdin.isatty()
     )
+    progress = terminal.counting(name, number_of(lines))
+    if not typed:
+        progress(0)  # The first lines take long.
     translations = translator.translations(
         lines,
         decode_hparams,
         with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
-        progress=functools.partial(
-            show_progress, total=number_of(lines), started=started
-        ),
+        progress=progress,
         **({"chunk_lines": 1} if typed else {"first_lines": 1024}),
     )
     with (
@@ -312,8 +312,7 @@ def decode(
             count += 1
             if is_scored:
                 best_texts.append(translation.texts[0])
-    seconds = time.monotonic() - started
-    speed = reporting.rate(count / max(seconds, 1e-3), 1)
+    speed = terminal.rate(count / max(time.monotonic() - started, 1e-3))
     command.logger().info("Lines: %d, %s a second.", count, speed)
     return best_texts
 
@@ -326,16 +325,6 @@ def number_of(lines: Iterable[str]) -> int:
         return len(lines)
     path = FLAGS.decode_from_file
     return sum(1 for _ in text.read_lines(path)) if os.path.isfile(path) else 0
-
-
-def show_progress(done: int, total: int, started: float) -> None:
-    """Shows or logs how many lines are done, and the time left if known."""
-    name = "Sentences" if FLAGS.split_sentences else "Lines"
-    line = f"{name} so far: {done:,}"
-    if total:
-        left = (total - done) * (time.monotonic() - started) / max(done, 1)
-        line += f" of {total:,}, {reporting.duration(left)} left"
-    terminal.show(lambda: line, is_logged=True)
 
 
 def decode_all(

@@ -55,10 +55,10 @@ def main() -> None:
     )
     for note in result.notes:
         log.warning("%s", note)
-    log.info("Train on with: %s", training_command(result.hparams))
+    log.info("Train on with:\n  %s", training_command(result.hparams))
     if result.has_vocabulary:
         call = command.call_of("decoder", f"--output_dir={FLAGS.output_dir}")
-        log.info("Translate with: %s", call)
+        log.info("Translate with:\n  %s", call)
         return
     log.warning(
         "No vocabulary, vocab.*.subwords, was found: %s cannot translate text. "

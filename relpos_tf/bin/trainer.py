@@ -69,10 +69,7 @@ FLAGS.define_bools(
 
 
 def main() -> None:
-    """Trains, unless the names are to be listed."""
-    if FLAGS.registry_help:
-        command.show_registry()
-        return
+    """Trains, or tests the environment."""
     if FLAGS.check_env:
         check_environment()
         return
@@ -138,6 +135,7 @@ def train(problem, hparams, output_dir: str) -> None:
     )
     if hosts.is_chief:
         locks.acquire_exclusive(output_dir)
+        command.log_to(os.path.join(output_dir, run_dir.LOG))
     vocab_size = problem.manifest(FLAGS.data_dir)["vocab_size"]
     hparams = hparams.replace(vocab_size=vocab_size)
     if is_scored_only:
@@ -162,8 +160,10 @@ def train(problem, hparams, output_dir: str) -> None:
         return
     trainer.train()
     trainer.end()
-    call = command.call_of("decoder", f"--output_dir={output_dir}")
-    command.logger().info("Translate with: %s", call)
+    # Without a name, the decoder takes the newest run.
+    own = [f"--output_dir={output_dir}"] if FLAGS.output_dir else []
+    call = command.call_of("decoder", *own)
+    command.logger().info("Translate with:\n  %s", call)
 
 
 def prepare_xla(folder: str) -> None:
@@ -205,7 +205,13 @@ def make_hparams() -> hparam.HParams:
 def check_environment() -> None:
     """Prints versions and devices, and multiplies two matrices."""
     tf = command.import_tensorflow(num_logical_cpus=FLAGS.num_logical_cpus)
+    from relpos_tf.training import devices
+
     found = {"platform": platform.platform(), **run_dir.versions()}
+    found["trains on"] = devices.description()
+    found["GPUs used"] = str(len(tf.config.list_logical_devices("GPU")))
+    pays = "slower" if devices.lacks_bfloat16() else "faster"
+    found["bfloat16"] = f"{pays} than float32 here"
     for name, version in found.items():
         command.write(f"{name}: {version}\n")
     for device in tf.config.list_logical_devices():

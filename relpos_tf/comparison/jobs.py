@@ -8,11 +8,9 @@ import contextlib
 import logging
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,8 +20,6 @@ from relpos_tf.utils import signals
 
 _log = logging.getLogger("relpos_tf")
 POLL_SECONDS = 1.0
-# Fields of a trainer's lines that only its log has: 80 columns are few.
-_ONLY_LOGGED = re.compile(r"  \S+ tokens/s  rate \S+")
 _ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
 
 
@@ -127,21 +123,13 @@ def _run(job, task, place):
 
 def _show(job, start, place):
     """Logs the whole lines of a job from an offset on; returns their end."""
-    wrapper = textwrap.TextWrapper(
-        79,
-        initial_indent=place,
-        subsequent_indent=" " * len(place),
-        break_long_words=False,  # a path may be copied
-        break_on_hyphens=False,
-    )
     with open(job.log, "rb") as file:
         file.seek(start)
         for line in file:
             if line.endswith(b"\n"):
                 start += len(line)
-                text = _ONLY_LOGGED.sub("", line.decode(errors="replace"))
-                for part in wrapper.wrap(text):
-                    _log.info("%s", part)
+                said = line.decode(errors="replace").rstrip()
+                _log.info("%s%s", place, said)
     return start
 
 

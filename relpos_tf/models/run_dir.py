@@ -20,6 +20,7 @@ HPARAMS = "hparams.json"
 TOKENIZER = "tokenizer.model"
 SUBWORDS = "tokenizer.subwords"  # instead, for a tensor2tensor vocabulary
 METRICS = "metrics.jsonl"
+LOG = "train.log"
 VERSIONS = "versions.json"
 CHECKPOINT = ".npz"  # the end of a checkpoint's file, after `ckpt-STEP`
 AVERAGE = "average"  # the folder of averages in a run

@@ -192,10 +192,11 @@ def _learn_tokenizer(problem, training, path, num_processes) -> None:
     count, chunks = functools.partial(count_words, step), training.chunks()
     words: collections.Counter = collections.Counter()
     counts: collections.Counter = collections.Counter()
+    show = terminal.counting("Counting words: pair", training.num_pairs)
     for found in processes.ordered_map(count, chunks, num_processes):
         words.update(found[0])
         counts.update(found[1])
-        _show_progress("Counted the words of", counts["read"], training)
+        show(counts["read"])
     if not words:
         name = ", ".join(map(training.name, range(len(training.corpora))))
         raise errors.UserError(cleaning.nothing_left(counts, name))
@@ -227,6 +228,7 @@ def _write_training(
         collections.Counter() for _ in training.corpora
     ]
     pairs = [0] * len(counts)
+    show = terminal.counting("Encoding: pair", training.num_pairs)
     with token_files.writer(folder, "train", encoder.vocab_size) as write:
         function = functools.partial(encode, tokenizer)
         for corpus, sources, targets, counted in processes.ordered_map(
@@ -235,8 +237,7 @@ def _write_training(
             write(sources, targets)
             pairs[corpus] += len(sources.lengths)
             counts[corpus].update(counted)
-            done = sum(known["read"] for known in counts)
-            _show_progress("Encoded", done, training)
+            show(sum(known["read"] for known in counts))
     for number, counted in enumerate(counts):
         name = training.name(number)
         if not pairs[number]:
@@ -314,8 +315,3 @@ def _cleaned(
     if chunk.tag:
         sources = [f"{chunk.tag} {source}" for source in sources]
     return sources, targets
-
-
-def _show_progress(task: str, done: int, training: TrainingText) -> None:
-    total = f" of {training.num_pairs:,}" if training.num_pairs else ""
-    terminal.show(lambda: f"{task} {done:,}{total} pairs", is_logged=True)

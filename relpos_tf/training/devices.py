@@ -94,7 +94,7 @@ def _read(path):
 
 
 def lacks_bfloat16(cpuinfo: str | pathlib.Path = _CPUINFO) -> bool:
-    """Returns whether training is on a processor without bfloat16 arithmetic.
+    """Returns whether what trains has no arithmetic in bfloat16.
 
     There, bfloat16 is emulated, and slower than float32.
 
@@ -103,6 +103,9 @@ def lacks_bfloat16(cpuinfo: str | pathlib.Path = _CPUINFO) -> bool:
             is none, on other systems, the answer is False.
     """
     if tf.config.list_logical_devices("GPU"):
-        return False
+        gpu = tf.config.list_physical_devices("GPU")[0]
+        details = tf.config.experimental.get_device_details(gpu)
+        # NVIDIA's GPUs have it from Ampere on.
+        return details.get("compute_capability", (8, 0)) < (8, 0)
     words = set(_read(cpuinfo).split())
     return bool(words) and not _BFLOAT16 & words

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import itertools
 import time
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -10,6 +11,10 @@ from typing import Any
 
 from relpos_tf.models import run_dir
 from relpos_tf.utils import memory
+from relpos_tf.utils import terminal
+
+# Updates from which a speed is measured; fewer vary much.
+_FEWEST = 9
 
 
 class Progress:
@@ -40,8 +45,11 @@ class Progress:
         self._total_steps = total_steps
         self._step, self._since = step, time.monotonic()
         self._results: list[Mapping[str, Any]] = []
-        *self._earlier, self._skipped = map(float, sums)
+        *self._sums, self._skipped = map(float, sums)
+        self._earlier_tokens = sum(self._sums[1:])
         self.skipped_in_a_row = 0
+        # What `line` shows, and the step and time from which it is measured.
+        self._speed, self._timed_step, self._timed_since = 0.0, step, 0.0
 
     def add(self, result: Mapping[str, Any]) -> bool:
         """Adds the result of an update; returns whether it was made.
@@ -56,6 +64,9 @@ class Progress:
         else:
             self._skipped += 1
             self.skipped_in_a_row += 1
+        if not self._timed_since:  # The first update builds its graph.
+            self._timed_step += is_made
+            self._timed_since = time.monotonic()
         return is_made
 
     def sums(self) -> list[float]:
@@ -63,22 +74,39 @@ class Progress:
 
         Includes the updates of an earlier process since the last report.
         """
-        own = zip(self.NAMES, self._earlier, strict=True)
-        return [
-            *(sum((float(r[n]) for r in self._results), e) for n, e in own),
-            self._skipped,
-        ]
+        for result in self._results:
+            for index, name in enumerate(self.NAMES):
+                self._sums[index] += float(result[name])
+        self._results.clear()
+        return [*self._sums, self._skipped]
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Leaves out the time of the block."""
         paused_at = time.monotonic()
         yield
-        self._since += time.monotonic() - paused_at
+        seconds = time.monotonic() - paused_at
+        self._since += seconds
+        self._timed_since += seconds
 
-    def report(
-        self, step: int, learning_rate: float
-    ) -> tuple[str, dict[str, float]]:
+    def line(self, step: int, epoch: float) -> str:
+        """Returns a line about the interval so far.
+
+        Args:
+            step: int. The number of updates made so far.
+            epoch: float. How often they have used the data.
+        """
+        loss, target_tokens, _, skipped = self.sums()
+        made = step - self._timed_step
+        if made >= _FEWEST:
+            self._speed = made / (time.monotonic() - self._timed_since)
+        mean = f"loss {loss / max(target_tokens, 1.0):#.3g}"
+        facts = mean, f"epoch {epoch:.1f}", f"{skipped:.0f} skipped"
+        shown = facts if skipped else facts[:2]
+        total, speed = self._total_steps, self._speed
+        return terminal.progress("step", step, total, speed, *shown)
+
+    def report(self, step: int, learning_rate: float) -> dict[str, float]:
         """Reports the interval that ends now, and begins the next one.
 
         Args:
@@ -86,16 +114,15 @@ class Progress:
             learning_rate: float. The rate of the last update.
 
         Returns:
-            The line, and a dict of `loss` in nats per target token,
-            `steps_per_second`, `tokens_per_second` (source and target, of
-            this process, which alone measured their time), `learning_rate`,
-            `target_tokens`, `skipped_steps`, and the process's
-            `peak_memory_mb` so far.
+            dict of `loss` in nats per target token, `steps_per_second`,
+            `tokens_per_second` (source and target, of this process, which alone
+            measured their time), `learning_rate`, `target_tokens`,
+            `skipped_steps`, and the process's `peak_memory_mb` so far.
         """
         loss, target_tokens, source_tokens, skipped = self.sums()
         now = time.monotonic()
         seconds = max(now - self._since, 1e-9)
-        own_tokens = target_tokens + source_tokens - sum(self._earlier[1:])
+        own_tokens = target_tokens + source_tokens - self._earlier_tokens
         event = {
             "loss": loss / max(target_tokens, 1.0),
             "steps_per_second": (step - self._step) / seconds,
@@ -105,29 +132,12 @@ class Progress:
             "skipped_steps": skipped,
             "peak_memory_mb": memory.peak_mb(),
         }
-        speed = event["steps_per_second"]
-        left = duration((self._total_steps - step) / speed) if speed else "?"
-        line = (
-            f"step {step}/{self._total_steps}  loss {event['loss']:.4f}  "
-            f"{rate(speed, 2)} steps/s  "
-            f"{rate(event['tokens_per_second'])} tokens/s  "
-            f"rate {learning_rate:.2e}  "
-            f"{f'{skipped:.0f} skipped  ' if skipped else ''}{left} left"
-        )
         self._step, self._since = step, now
-        self._results.clear()
-        self._earlier, self._skipped = [0.0] * len(self.NAMES), 0.0
-        return line, event
-
-    def short_line(self, step: int) -> str:
-        """Returns a line about the last update, for a terminal.
-
-        Args:
-            step: int. The number of updates made so far.
-        """
-        last = self._results[-1]
-        loss = float(last["loss"]) / max(float(last["target_tokens"]), 1.0)
-        return f"step {step}/{self._total_steps}  loss {loss:.4f}"
+        if step - self._timed_step >= _FEWEST:
+            self._timed_step, self._timed_since = step, now
+        self._sums = [0.0] * len(self.NAMES)
+        self._skipped = self._earlier_tokens = 0.0
+        return event
 
 
 class SummaryWriter:
@@ -197,28 +207,15 @@ class Profiler:
             tf.profiler.experimental.stop()
 
 
-def duration(seconds: float) -> str:
-    """Formats seconds as hours, minutes and seconds.
-
-    Example:
-    >>> duration(3725.4)
-    '1:02:05'
-    """
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
-
-
-def rate(value: float, digits: int = 0) -> str:
-    """Formats a number per second; a small one keeps two digits.
+def examples(*texts: Sequence[str]) -> str:
+    """Returns the beginnings of two translations, as lines for a terminal.
 
     Args:
-        value: float.
-        digits: int. Decimal places of larger numbers.
-
-    Example:
-    >>> rate(1234.5), rate(0.5678, 2), rate(0.0123)
-    ('1,234', '0.57', '0.012')
+        *texts: The sources, the references and the translations.
     """
-    if 0 < value < 10 ** (1 - digits):
-        return f"{value:.2g}"
-    return f"{value:,.{digits}f}"
+    names = "source", "reference", "translation"
+    return "\n".join(
+        f"{name:12} {line if len(line) <= 58 else line[:55] + '...'}"
+        for lines in itertools.islice(zip(*texts, strict=True), 2)
+        for name, line in zip(names, lines, strict=True)
+    )

@@ -47,21 +47,23 @@ METRICS = {
 }
 
 
-def log_line(event: Mapping[str, Any]) -> str:
+def log_line(event: Mapping[str, Any], is_best: bool = False) -> str:
     """Returns the event of an evaluation as a line of the log.
 
     Args:
         event: dict, as in metrics.jsonl.
+        is_best: bool. Whether no earlier BLEU is as high.
     """
     averaged = ""
     if "averaged" in event:
         averaged = f", {event['averaged']} checkpoints averaged"
-    values = [
-        metric.shown.format(event[name]) for name, metric in METRICS.items()
-    ]
+    values = [x.shown.format(event[name]) for name, x in METRICS.items()]
+    # Of a larger loss it would overflow.
+    values.insert(1, f"perplexity {math.exp(min(event['loss'], 700)):.4g}")
     return (
         f"{event['split']} at step {event['step']}{averaged}: "
-        f"{'  '.join(values)} ({event['bleu_signature']})"
+        f"{'  '.join(values)}{', best so far' * is_best} "
+        f"({event['bleu_signature']})"
     )
 
 

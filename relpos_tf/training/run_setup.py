@@ -269,7 +269,7 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
     if hparams.activation_dtype == "bfloat16" and devices.lacks_bfloat16():
         _log.warning(
             "activation_dtype=bfloat16 is slower than float32 here: this "
-            "processor has no arithmetic in bfloat16."
+            "processor or GPU has no arithmetic in bfloat16."
         )
     corpora = problem.corpora(data_dir)
     total = sum(corpus.pairs for corpus in corpora)

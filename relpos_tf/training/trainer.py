@@ -164,7 +164,7 @@ class Trainer:
                 first = contextlib.nullcontext
                 is_made = progress.add(result)
                 if is_made:
-                    self._report(progress)
+                    self._report(progress, reader.plan, inputs[-1])
                 elif progress.skipped_in_a_row == _MOST_SKIPPED:
                     raise self._divergence()
                 evaluates = is_made and self._is_due(
@@ -291,26 +291,36 @@ class Trainer:
         if not self.hparams.average_epochs:
             return 0
         epoch, position = self._state.place(batch)
+        left = self._epoch_size(plan, epoch) - position
+        return epoch + 1 if left < self.batches_per_update else 0
+
+    def _epoch_size(self, plan: plan_lib.Plan, epoch: int) -> int:
+        """Returns the number of batches of an epoch."""
         if epoch not in self._epoch_sizes:
             batches = plan.epoch(self.config.random_seed, epoch)
             self._epoch_sizes = {epoch: sum(1 for _ in batches)}
-        left = self._epoch_sizes[epoch] - position
-        return epoch + 1 if left < self.batches_per_update else 0
+        return self._epoch_sizes[epoch]
 
-    def _report(self, progress: reporting.Progress) -> None:
+    def _report(self, progress, plan, batch):
         """Logs a line when one is due; else shows one on a terminal.
 
         Counts the step for the profile, if there is one.
         """
         step = self.step
+
+        def line():
+            epoch, position = self._state.own_place(batch)
+            used = position / self._epoch_size(plan, epoch)
+            return progress.line(step, epoch + used)
+
         if self._profiler:
             self._profiler.count(is_last=step == self.total_steps)
         if not self._is_due(self.config.log_step_count_steps):
-            terminal.show(lambda: progress.short_line(step))
+            terminal.show(line, is_logged=True)
             return
+        _log.info("%s", line())
         rate = schedules.learning_rate(self.hparams)(step - 1)
-        line, event = progress.report(step, float(rate))
-        _log.info("%s", line)
+        event = progress.report(step, float(rate))
         self._record({"step": step, "split": "train"} | event)
 
     def _record(self, event: dict[str, Any]) -> None:
@@ -509,20 +519,19 @@ class Trainer:
         dataset = itertools.islice(dataset, self.config.eval_steps or None)
         forced = evaluation.teacher_forced(self.model, dataset)
 
-        def progress(lines):
-            line = f"Evaluating on {split}: line {lines:,} of {len(sources):,}"
-            terminal.show(lambda: line, is_logged=True)
-
+        progress = terminal.counting(f"Evaluating {split}: line", len(sources))
         progress(0)
         found = self._translator.translations(sources, progress=progress)
-        scores = metrics.corpus_bleu(
-            [one.texts[0] for one in found], references, tokenize
-        )
+        texts = [one.texts[0] for one in found]
+        scores = metrics.corpus_bleu(texts, references, tokenize)
         event = {"step": step, "split": split} | extra
         event["conditions"] = self._conditions
         event |= forced | dataclasses.asdict(scores)
+        before = [past["bleu"] for past in self._evaluations()]
+        is_best = not extra and bool(before) and event["bleu"] > max(before)
         self._record(event)
-        _log.info("%s", run_config.log_line(event))
+        _log.info("%s", run_config.log_line(event, is_best))
+        _log.info("%s", reporting.examples(sources, references, texts))
         return event
 
     def end(self) -> None:
@@ -676,9 +685,12 @@ class TrainingState:
         Args:
             batch: a batch of each of this host's replicas.
         """
+        return self._hosts.from_last(*self.own_place(batch))
+
+    def own_place(self, batch: Mapping[str, tf.Tensor]) -> list[int]:
+        """Returns the same of this host's last replica."""
         local = self._hosts.strategy.experimental_local_results
-        names = "epoch", "position"
-        return self._hosts.from_last(*(int(local(batch[n])[-1]) for n in names))
+        return [int(local(batch[n])[-1]) for n in ("epoch", "position")]
 
     def save(
         self,

@@ -1,6 +1,7 @@
 """The datagen command: it prepares a problem, once."""
 
 import pathlib
+import re
 
 from absl.testing import absltest
 
@@ -26,9 +27,21 @@ class DatagenTest(absltest.TestCase):
             self.assertEqual(code, 0)
             self.assertEqual("Preparing" in err, is_prepared)
 
-    def test_registry_help_lists_problems_and_sets(self):
+    def test_registry_help_has_a_line_for_each_problem_and_set(self):
         code, out, err = calls.execute(datagen.main, "--registry_help")
         self.assertEqual((code, err), (0, ""))
         names = [*registry.list_problems(), *registry.list_hparams()]
         found = [word for word in out.decode().split() if word in names]
         self.assertEqual(found, names)
+        *_, sets = out.decode().split("Hparams sets:\n")
+        # Tests register others, without docstrings.
+        for line in re.findall("(?m)^transformer_.*", sets):
+            self.assertRegex(
+                line, r"\. \d layers of \d+\. Cost: .* Score: .*\."
+            )
+        self.assertIn(
+            "\ntransformer_tiny  Two layers of 128, for minutes on a CPU and "
+            "for tests. 2 layers of 128. Cost: three to five minutes on one "
+            "core. Score: 95.87 % exact match.\n",
+            out.decode(),
+        )

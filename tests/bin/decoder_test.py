@@ -116,7 +116,8 @@ class DecoderTest(folders.TestCase):
             code, out, _ = self.decode("--split_sentences", stdin=text.encode())
         self.assertEqual((code, out), (0, text.upper().encode()))
         # A blank line counts as one.
-        self.assertEqual(show.call_args[0][0](), "Sentences so far: 4")
+        shown = show.call_args[0][0]()
+        self.assertRegex(shown, r"\Asentence 4  [\d,.]+ sentences/s\Z")
         sentences = sum(map(len, self.engine.batches))
         self.assertEqual(sentences, 3)
 
@@ -195,12 +196,12 @@ class DecoderTest(folders.TestCase):
         ):
             self.decode(f"--decode_from_file={source}")
             self.decode(stdin=b"one\n" * 5)
-        # A batch is a second; the first look is at the start.
-        self.assertEqual(shown[0], "Lines so far: 128 of 1,000, 0:00:07 left")
-        self.assertEqual(
-            shown[-2], "Lines so far: 1,000 of 1,000, 0:00:00 left"
-        )
-        self.assertEqual(shown[-1], "Lines so far: 5")
+        # Each look at the clock is a second: two, then one for each batch.
+        first, *_, last, _, start, end = shown[1:]
+        self.assertEqual(first, "line 0/1,000")
+        self.assertEqual(shown[2], "line 128/1,000  64.0 lines/s  14 s left")
+        self.assertRegex(last, r"\Aline 1,000/1,000  \d+ lines/s\Z")
+        self.assertEqual([start, end], ["line 0", "line 5  2.5 lines/s"])
 
     def test_typed_lines_are_answered_at_once(self):
         self.decode(stdin=b"a\nb\n", isatty=True)

@@ -45,13 +45,13 @@ class ImportT2tTest(folders.TestCase):
         lines = err.splitlines()
         self.assertRegex(lines[0], "ckpt-250000: 88 variables.*183 others")
         self.assertEndsWith(
-            lines[1],
+            lines[2],
             "trainer --problem=... --hparams_set=transformer_relative_tiny_t2t "
             "--hparams=hidden_size=32,filter_size=64,max_relative_position=4,"
             "use_target_space_embedding=False "
             f"--warm_start_from={self.run_dir}",
         )
-        self.assertEndsWith(lines[2], f"decoder --output_dir={self.run_dir}")
+        self.assertEndsWith(lines[4], f"decoder --output_dir={self.run_dir}")
         tokens = loading.load_tokenizer(self.run_dir)
         self.assertEqual(tokens.pieces(), VOCAB)
         texts = relpos_tf.Translator.load(self.run_dir).translate(

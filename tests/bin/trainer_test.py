@@ -44,6 +44,7 @@ class TrainerTest(folders.TestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertIn(f"\ntensorflow: {tf.__version__}\n", out.decode())
         self.assertIn("/device:CPU:0: works\n", out.decode())
+        self.assertIn("\nGPUs used: 0\nbfloat16: ", out.decode())
 
     @parameterized.parameters(
         (KeyboardInterrupt, 130, "SIGINT"), (terminate, 143, "SIGTERM")

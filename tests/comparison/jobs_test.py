@@ -19,8 +19,7 @@ import os, pathlib, sys
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
 (folder / f"{name}.begun").touch()
 print(os.environ.get("TF_CONFIG"), os.getsid(0) == os.getpid())
-print("step 9/60  loss 1.5  2.5 steps/s  2,256 tokens/s  rate 4e-05  0:08 left")
-print("dev at step 9:  " + "BLEU_0.25_(version:2.6.0)  " * 3)
+print("step 9/60  loss 1.5  ")
 (folder / f"{name}.ended").touch()
 """
 # Counts the signals that it gets, and saves after the first one.
@@ -59,7 +58,7 @@ class JobsTestCase(folders.TestCase):
 
 
 class RunTest(JobsTestCase):
-    def test_jobs_follow_one_another_and_their_lines_fit_a_terminal(self):
+    def test_jobs_follow_one_another(self):
         self.log("a").parent.mkdir()
         self.log("a").write_text("of an earlier start\n")
         with (
@@ -76,10 +75,7 @@ class RunTest(JobsTestCase):
                     f"Work {number} of 2: {name}.",
                     # No hosts, and no signals of the terminal.
                     f"[{number}/2] None True",
-                    f"[{number}/2] step 9/60  loss 1.5  2.5 steps/s  0:08 left",
-                    f"[{number}/2] dev at step 9:  BLEU_0.25_(version:2.6.0) "
-                    " BLEU_0.25_(version:2.6.0)",
-                    "      BLEU_0.25_(version:2.6.0)",
+                    f"[{number}/2] step 9/60  loss 1.5",
                 )
             ],
         )

@@ -1,5 +1,6 @@
 """The flags of every command: its help, its refusals, the documents."""
 
+import ast
 import functools
 import importlib
 import json
@@ -7,6 +8,7 @@ import re
 
 from absl.testing import parameterized
 
+import relpos_tf
 from tests.bin import calls
 
 COMMANDS = tuple(
@@ -15,13 +17,13 @@ COMMANDS = tuple(
     if path.stem not in ("__init__", "command", "scores")
 )
 LAUNCHERS = ("trainer", "decoder")
-# Runs commands with `--help`, and `--diff`; prints what they do, and whether
-# TensorFlow was imported.
+# Runs commands with `--help`, `--version`, `--diff`; prints what they do, and
+# whether TensorFlow was imported.
 RUN = """
 import contextlib, importlib, io, json, sys
 from relpos_tf.bin import command
 found = []
-runs = [[name, "--help"] for name in sys.argv[1:]]
+runs = [[x, flag] for x in sys.argv[1:] for flag in ("--help", "--version")]
 for name, *flags in [*runs, ["compare", "--diff", "--preset=table1"]]:
     module = importlib.import_module(f"relpos_tf.bin.{name}")
     out, err = io.StringIO(), io.StringIO()
@@ -59,6 +61,11 @@ class HelpTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(*COMMANDS)
+    def test_version_is_that_of_the_package(self, command):
+        line = f"relpos-{command} {relpos_tf.__version__}\n"
+        self.assertEqual(results()[command, "--version"], [0, line, ""])
+
+    @parameterized.parameters(*COMMANDS)
     def test_what_reads_a_run_or_looks_names_up_takes_own_ones(self, command):
         flags = importlib.import_module(f"relpos_tf.bin.{command}").FLAGS
         names = {"output_dir", "checkpoint_path", "model", "runs", "problem"}
@@ -74,3 +81,25 @@ class HelpTest(parameterized.TestCase):
     def test_launcher_is_the_command(self, name):
         out = execute(f"{name}.py", "--help")
         self.assertEqual(out, results()[name, "--help"][1])
+
+    @parameterized.product(
+        name=LAUNCHERS,
+        case=(
+            (
+                "sys.version_info, sys.version = (3, 9), '3.9.1 x'",
+                "Python 3.9.1. ",
+            ),
+            ("sys.modules['absl'] = None", "the package absl. "),
+        ),
+    )
+    def test_launcher_says_in_one_line_what_it_cannot_run_with(
+        self, name, case
+    ):
+        # Of a Python that is too old, it is at least read.
+        source = (calls.ROOT / f"{name}.py").read_text("utf-8")
+        ast.parse(source, feature_version=(3, 7))
+        run = f"runpy.run_path('{name}.py', run_name='__main__')"
+        done = calls.python("-c", f"import runpy, sys; {case[0]}; {run}")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, rf"\A{name}.py needs [^\n]*\n\Z")
+        self.assertIn(case[1], done.stderr)

@@ -37,7 +37,18 @@ FOLDERS = (
 # The first part of a dotted name that belongs to another package.
 OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf", "uvicorn"})
 FILE_ENDINGS = frozenset(
-    {"bin", "data", "extra", "gz", "html", "ids", "index", "json", "jsonl"}
+    {
+        "bin",
+        "data",
+        "extra",
+        "gz",
+        "html",
+        "ids",
+        "index",
+        "json",
+        "jsonl",
+        "log",
+    }
     | {"lengths", "md", "model", "npz", "part", "pb", "py", "sh", "source"}
     | {"subwords", "tar", "target", "tflite", "toml", "txt", "yml", "zip"}
 )

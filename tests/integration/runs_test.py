@@ -93,6 +93,10 @@ class RunsTest(absltest.TestCase):
         self.assertIn(f"step {STEPS}/{STEPS}", self.whole.text())
         self.assertIn("BLEU", self.whole.text())
         self.assertNotIn("Traceback", self.whole.text())
+        log = (self.whole.directory / "train.log").read_text()
+        said = re.sub(r"(?m)^[-\d]{10} [:\d]{8}  ", "", log)
+        self.assertEndsWith(self.whole.text().rstrip(), said.rstrip())
+        self.assertStartsWith(said, "Preparing ")
 
     def test_two_replicas_resume_a_run_of_one(self):
         copy = self.root / "copy"
@@ -150,6 +154,8 @@ class RunsTest(absltest.TestCase):
         [step] = run_dir.all_steps(run.directory)
         self.assertBetween(step, 7, FREQUENCY - 1)
         self.assertIn(f"saved up to step {step}. Run again with:", run.text())
+        log = (run.directory / "train.log").read_text()
+        self.assertRegex(log, r"\d  relpos-trainer: stopped by SIGINT\.\n\Z")
         line = run.lines[-2][1].strip()
         self.assertEqual(shlex.split(line), run.process.args)
         return line, self.assert_kept(run, {})

@@ -34,6 +34,29 @@ class DevicesTest(parameterized.TestCase):
                 with self.assertRaisesRegex(errors.UserError, "at most 0"):
                     devices.strategy(2, several_hosts=True)
 
+    @parameterized.parameters(
+        ({"compute_capability": (7, 5)}, "amx_bf16", True),
+        ({"compute_capability": (8, 0)}, "sse2", False),
+        ({}, "sse2", False),  # unknown
+        (None, "flags : sse2 avx512_bf16", False),
+        (None, "flags : sse2", True),
+        (None, "", False),  # unknown
+    )
+    def test_what_lacks_bfloat16(self, gpu, cpuinfo, expected):
+        gpus = [] if gpu is None else ["gpu"]
+        file = self.create_tempfile(content=cpuinfo).full_path
+        with (
+            mock.patch.multiple(
+                tf.config,
+                list_logical_devices=lambda kind: gpus,
+                list_physical_devices=lambda kind: gpus,
+            ),
+            mock.patch.object(
+                tf.config.experimental, "get_device_details", return_value=gpu
+            ),
+        ):
+            self.assertEqual(devices.lacks_bfloat16(file), expected)
+
     def test_rendezvous_comes_before_tensorflow_connects(self):
         calls = []
 

@@ -159,7 +159,7 @@ class RunTest(tiny_runs.TestCase):
                 scored[step - 1],
                 self.group("evaluated", step, "moving_average"),
             )
-        self.assertIn("Evaluating on dev: line 0 of", "\n".join(logs.output))
+        self.assertIn("Evaluating dev: line 0/", "\n".join(logs.output))
         self.assert_same_values("evaluated/ckpt-4", "whole/ckpt-4")
         two = [self.group("whole", step, "moving_average") for step in (3, 4)]
         for name, value in scored[4].items():

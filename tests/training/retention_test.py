@@ -5,9 +5,11 @@ import shutil
 from unittest import mock
 
 from relpos_tf import errors
+from relpos_tf.decoding import translator
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir as run_dir_lib
 from relpos_tf.problems import manifest
+from relpos_tf.training import evaluation
 from relpos_tf.training import run_setup
 from relpos_tf.training import trainer as trainer_lib
 from tests.training import reporting_test
@@ -58,6 +60,39 @@ class RetentionTest(tiny_runs.TestCase):
             points,
         )
         self.assertLen(points, len(set(points)))
+
+    def test_an_evaluation_is_told_with_its_rank_and_two_examples(self):
+        _, references = self.problem.lines(self.data_dir, "dev")
+        half = len(references) // 2
+        made = []
+
+        def translate(own, lines, progress):
+            """Gives right lines: half of them, all, then half of them."""
+            made.append(len(references) if len(made) == 1 else half)
+            texts = [*references[: made[-1]], *lines[made[-1] :]]
+            return [mock.Mock(texts=[text]) for text in texts]
+
+        forced = {"loss": 2.0, "teacher_forced_accuracy": 0.5}
+        with (
+            mock.patch.object(translator.Translator, "translations", translate),
+            mock.patch.object(
+                evaluation, "teacher_forced", return_value=forced
+            ),
+            tiny_runs.untraced(),
+            self.assertLogs("relpos_tf") as logs,
+        ):
+            self.trainer("told", 3, **tiny_runs.EVALUATES).train()
+        told = [line for line in logs.output if "dev at step" in line]
+        bests = ["best so far" in line for line in told]
+        self.assertEqual(bests, [False, True, False])
+        # e ** 2
+        self.assertIn("loss 2.0000  perplexity 7.389  teacher", told[0])
+        examples = logs.output[logs.output.index(told[0]) + 1]
+        sides = [line.split(None, 1) for line in examples.split("\n")]
+        self.assertEqual(
+            sides[4:],
+            [["reference", references[1]], ["translation", references[1]]],
+        )
 
     def test_evaluation_data_are_checked_before_the_first_step(self):
         for name in ("dev.ids", "dev.target"):

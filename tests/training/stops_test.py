@@ -28,8 +28,8 @@ class StopsTest(parameterized.TestCase, tiny_runs.TestCase):
         """
         report = trainer_lib.Trainer._report
 
-        def stopping(trainer, progress):
-            report(trainer, progress)
+        def stopping(trainer, *arguments):
+            report(trainer, *arguments)
             if trainer.step in stops:
                 signals._handle(2, None)
 

@@ -69,14 +69,33 @@ class MovingLineTest(absltest.TestCase):
             self.show("x" * 99)
         self.assertEqual(self.screen.seen(), ["x" * 19])
 
-    def test_a_pipe_gets_none_of_it_and_a_log_a_line_now_and_then(self):
+    def test_a_message_is_wrapped_at_blanks_unless_it_may_be_copied(self):
+        command = "  relpos-decoder '--output_dir=a run' --b --c"
+        with mock.patch.dict("os.environ", COLUMNS="23"):
+            self.log.warning(f"Saved runs/a/b/ckpt-1.npz now 2-3:\n{command}")
+            self.log.info(f"[1/2] {command}")
+        self.assertEqual(
+            self.screen.seen(),
+            ["warning: Saved", "  runs/a/b/ckpt-1.npz", "  now 2-3:"]
+            + [command, f"[1/2] {command}", ""],
+        )
+
+    def test_the_import_of_tensorflow_is_announced(self):
+        command.import_tensorflow()
+        self.assertEqual(self.screen.seen(), ["Loading TensorFlow ..."])
+
+    def test_a_pipe_gets_none_of_it_and_a_log_a_line_after_a_silence(self):
+        start = self.now
         with mock.patch.object(self.screen, "isatty", lambda: False):
             for _ in range(90):
                 self.now += 1.0
-                terminal.show(lambda: f"at {self.now}", is_logged=True)
-        start = self.now - 90
-        logged = [f"at {start + number}.\n" for number in (30, 60, 90)]
-        self.assertEqual(self.screen.getvalue(), "".join(logged))
+                if self.now == start + 50:
+                    self.log.info("of another kind, " * 9)
+                terminal.show(lambda: f"at {self.now - start}", is_logged=True)
+        self.assertEqual(
+            self.screen.seen(),
+            ["at 30.0", "of another kind, " * 9, "at 80.0", ""],
+        )
 
     def test_a_host_that_says_little_shows_none(self):
         # As hosts beside the chief do.
