@@ -97,9 +97,8 @@ def score(
     """
     from relpos_tf.training import metrics  # imports sacreBLEU
 
-    found = metrics.corpus_bleu(
-        translations, references, metrics.tokenizer_of(language, asked)
-    )
+    tokenize = metrics.tokenizer_of(language, asked)
+    found = metrics.corpus_bleu(translations, references, tokenize)
     for warning in found.warnings:
         command.logger().warning("%s", warning)
     record = dataclasses.asdict(found)
@@ -108,7 +107,7 @@ def score(
         f"chrF = {found.chrf:.2f} ({found.chrf_signature})",
     ]
     sides = metrics.comparable(translations, references)
-    for name, metric in metrics.further().items():
+    for name, metric in metrics.further(tokenize).items():
         value, signature = metric.corpus_score(*sides), metric.get_signature()
         field = name.lower().replace("+", "p")
         record |= {field: value.score, f"{field}_signature": str(signature)}

@@ -169,4 +169,4 @@ def of_language(
     found: list[Measure] = [Bleu(tokenize), ChrF()]
     if metrics.has_moses_rules(language):
         found.append(TokenizedBleu(language, scale))
-    return found + [Measure(*item) for item in metrics.further().items()]
+    return found + [Measure(*x) for x in metrics.further(tokenize).items()]
