@@ -173,6 +173,8 @@ def in_title_case(text):
 def noisy(source, target, draws):
     """Returns a pair as people type it."""
     sides = [source, target]
+    if not all(map(str.strip, sides)):
+        return sides  # half a pair, to which a token would be a translation
     kind = draws.random()
     if kind < 0.2:
         return [side.upper() for side in sides]
@@ -183,6 +185,13 @@ def noisy(source, target, draws):
     return with_tokens(sides, draws)
 
 
+def lines_of(path):
+    """Returns the lines of a file, as a training reads them."""
+    # Only "\n" ends a line, also where there are other carriage returns.
+    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as f:
+        return [line.removesuffix("\n").removesuffix("\r") for line in f]
+
+
 def main():
     """Writes the files."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -191,16 +200,16 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     draws = random.Random(args.seed)
-    sides = [
-        pathlib.Path(path).read_text(encoding="utf-8").removesuffix("\n")
-        for path in (args.source, args.target)
-    ]
-    # Only "\n" ends a line.
-    pairs = zip(*(side.split("\n") for side in sides), strict=True)
-    changed = zip(*(noisy(*pair, draws) for pair in pairs), strict=True)
-    outputs = args.noisy_source, args.noisy_target
-    for path, lines in zip(outputs, changed, strict=True):
-        text = "".join(f"{line}\n" for line in lines)
+    sides = [lines_of(path) for path in (args.source, args.target)]
+    sources, targets = map(len, sides)
+    if sources != targets:
+        parser.error(
+            "Expected as many lines of the source as of the target. "
+            f"Received: {sources:,} and {targets:,} lines."
+        )
+    pairs = [noisy(*pair, draws) for pair in zip(*sides, strict=True)]
+    for side, path in enumerate([args.noisy_source, args.noisy_target]):
+        text = "".join(f"{pair[side]}\n" for pair in pairs)
         pathlib.Path(path).write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -97,9 +97,8 @@ def score(
     """
     from relpos_tf.training import metrics  # imports sacreBLEU
 
-    found = metrics.corpus_bleu(
-        translations, references, metrics.tokenizer_of(language, asked)
-    )
+    tokenize = metrics.tokenizer_of(language, asked)
+    found = metrics.corpus_bleu(translations, references, tokenize)
     for warning in found.warnings:
         command.logger().warning("%s", warning)
     sides = metrics.comparable(translations, references)
@@ -107,7 +106,7 @@ def score(
         "BLEU": (found.bleu, found.bleu_signature),
         "chrF": (found.chrf, found.chrf_signature),
     }
-    for name, metric in metrics.further().items():
+    for name, metric in metrics.further(tokenize).items():
         value, signature = metric.corpus_score(*sides), metric.get_signature()
         shown[name] = value.score, str(signature)
     if scale or language in metrics.MOSES_LANGUAGES:

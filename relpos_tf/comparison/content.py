@@ -149,10 +149,11 @@ def _setup(problem, test_set, rows, run):
     hparams, versions = run.files.read_hparams(), run.versions()
     ours = [row for row in rows if row["train_steps"] is not None]
     steps, seeds = (
-        " or ".join(
-            dict.fromkeys(f"{row[name]:,}" for row in ours if row[name])
+        " or ".join(dict.fromkeys(words))
+        for words in (
+            (f"{row['train_steps']:,}" for row in ours),
+            (str(row["seed"]) for row in ours if row["seed"] is not None),
         )
-        for name in ("train_steps", "seed")
     )
     pairs = problem.get("train_pairs")
     return (
@@ -164,7 +165,8 @@ def _setup(problem, test_set, rows, run):
         f"{versions.get('device') or 'unknown device'}. Scored on "
         f"{test_set.name}, {len(test_set.sources):,} lines, beam "
         f"{hparams.beam_size}, alpha {hparams.alpha:g}. relpos_tf "
-        f"{versions['relpos_tf']} (sources {versions['relpos_tf sources']}), "
+        f"{versions['relpos_tf']} (sources "
+        f"{versions.get('relpos_tf sources', 'unknown')}), "
         f"TensorFlow {versions['tensorflow']}, Keras {versions['keras']}; "
         f"{datetime.date.today()}."
     )

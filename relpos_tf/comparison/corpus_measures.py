@@ -172,4 +172,4 @@ def of_language(
     found: list[Measure] = [Bleu(tokenize), ChrF()]
     if language in metrics.MOSES_LANGUAGES:
         found.append(TokenizedBleu(language, scale))
-    return found + [Measure(*item) for item in metrics.further().items()]
+    return found + [Measure(*x) for x in metrics.further(tokenize).items()]

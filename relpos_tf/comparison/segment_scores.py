@@ -33,7 +33,7 @@ class SegmentScores(corpus_measures.Measure):
 
     def __init__(self, name: str, values: Mapping[str, Sequence[float]]):
         super().__init__(name, None)
-        self.field = f"segment_{self.field}"
+        self.field = f"segment_{name}"  # Names that differ in case may meet.
         self._values = values
 
     def signature(self) -> str:
@@ -83,6 +83,12 @@ def read(
                 f"{', '.join(_COMPUTED)}, and one of {', '.join(keys)}. "
                 f"Received: {item}."
             )
+        own, title = found.setdefault(name, {}), keys[key].title
+        if title in own:
+            raise errors.UserError(
+                f"Expected one file of {name} for {title}. Received another "
+                f"one: {item}."
+            )
         path = rest[len(key) + 1 :]
         values = list(map(_number, test_sets.paired_lines([path], lines)))
         wrong = [n for n, x in enumerate(values, 1) if not math.isfinite(x)]
@@ -91,7 +97,7 @@ def read(
                 f"Expected a number on each line of {path}. Received on line "
                 f"{wrong[0]} another text."
             )
-        found.setdefault(name, {})[keys[key].title] = values
+        own[title] = values
     for name, own in found.items():
         labels = {one.label for one in models if one.title in own}
         for one in models:

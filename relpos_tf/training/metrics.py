@@ -330,16 +330,21 @@ def chrf() -> sacrebleu_metrics.CHRF:
 
 
 @functools.cache
-def further() -> dict[str, Any]:
+def further(tokenize: str = _OTHER_LANGUAGES) -> dict[str, Any]:
     """Returns the metrics that only whole test sets are scored with.
+
+    Args:
+        tokenize: str. The tokenizer for BLEU.
 
     Returns:
         sacreBLEU's objects by name. Of TER, edits for 100 words, less is
-        better.
+        better; each Chinese character is a word.
     """
+    # Else a sentence without blanks would be one word.
+    asian = tokenize in ("zh", "ja-mecab", "char")
     return {
         "chrF++": sacrebleu_metrics.CHRF(word_order=2),
-        "TER": sacrebleu_metrics.TER(),
+        "TER": sacrebleu_metrics.TER(normalized=asian, asian_support=asian),
     }
 
 

@@ -42,6 +42,14 @@ class BleuTest(folders.TestCase):
         self.assertIn("nc:6|nw:2", scores["chrfpp_signature"])
         self.assertIn(f"\nchrF++ = {scores['chrfpp']:.2f} (", out)
 
+    def test_an_edit_of_chinese_is_of_a_character(self):
+        files = (
+            self.file("translation", "我喜欢狗。", "你好"),
+            self.file("reference", "我喜欢猫。", "你好"),
+        )
+        _, out, _ = execute(*files, "--language_pair=en-zh")
+        self.assertRegex(out, r"\nTER = 14\.29 \(.*asian:yes")  # 1 of 7
+
     def test_the_scale_of_tokenized_bleu_is_chosen(self):
         files = (
             self.file("translation", "Der Hund rennt, und die Katze schläft."),

@@ -158,6 +158,16 @@ class OtherSystemsTest(ContentTestCase):
         # A file has no lengths of its own.
         self.assertEqual(report["runs"][0]["bleu_by_length"][0]["up_to"], 2)
 
+    def test_setup_of_runs_before_checksums_of_sources_names_each_seed(self):
+        results = [self.result("rel", seed) for seed in (0, 20261127)]
+        versions = results[0].run.path / "versions.json"
+        known = json.loads(versions.read_text("utf-8"))
+        del known["relpos_tf sources"]
+        versions.write_text(json.dumps(known), "utf-8")
+        setup = self.make(*results)["setup"]
+        self.assertIn("seed 0 or 20261127;", setup)
+        self.assertIn("(sources unknown)", setup)
+
 
 class TestSetsTest(ContentTestCase):
     def test_each_set_has_its_own_scores_on_both_scales(self):

@@ -47,7 +47,7 @@ class SegmentScoresTest(content_test.ContentTestCase):
         ]
         half = 1.959964 * statistics.stdev(by_line) / 2
         self.assertAlmostEqual(pair["sentences_low"], 0.15 - half, places=5)
-        self.assertAlmostEqual(report["summary"][0]["segment_comet_mean"], 0.65)
+        self.assertAlmostEqual(report["summary"][0]["segment_COMET_mean"], 0.65)
         self.assertIn("COMET", [x["name"] for x in report["measures"]])
         _, row = report_lib.differences([pair])
         self.assertEqual(
@@ -59,7 +59,17 @@ class SegmentScoresTest(content_test.ContentTestCase):
         report = self.two(segments=self.read(*files))
         self.assertEmpty(report["pairs_by_measure"]["COMET"])
         rows = {row["label"]: row for row in report["summary"]}
-        self.assertIsNone(rows["abs"]["segment_comet_mean"])
+        self.assertIsNone(rows["abs"]["segment_COMET_mean"])
+
+    def test_metrics_whose_names_differ_in_case_keep_their_scores(self):
+        (one,), (other,) = self.items(x=[1] * 4), self.items(x=[5] * 4)
+        own = self.read(one, other.replace("COMET", "comet"))
+        file = self.file("x", test=content_test.REFERENCES)
+        (*_, row) = self.make(self.result("rel", 1), file, segments=own)[
+            "summary"
+        ]
+        found = [row[f"{measure.field}_mean"] for measure in own]
+        self.assertEqual(found, [1, 5])
 
     def test_what_does_not_fit_is_refused(self):
         good = self.items(rel_1=[1, 2, 3, 4], rel_2=[1, 2, 3, 4], x=[1] * 4)
@@ -70,6 +80,7 @@ class SegmentScoresTest(content_test.ContentTestCase):
             ([f"BLEU:rel/1={path}"], "a name other than BLEU"),
             ([f"rel/1={path}"], "NAME:LABEL/SEED=FILE"),
             (good[:1], "COMET for rel seed 2"),
+            ([*good, good[0]], "one file of COMET for rel seed 1"),
             (self.items(x=[1, 2, 3]), "Expected 4 lines"),
             (self.items(x=[1, 2, "?", 3]), "line 3"),
             (self.items(x=[1, "nan", 2, 3]), "line 2"),

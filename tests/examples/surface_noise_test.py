@@ -1,5 +1,7 @@
 """The script that writes pairs as people type them."""
 
+import contextlib
+import io
 import pathlib
 import runpy
 import sys
@@ -8,6 +10,12 @@ from unittest import mock
 from tests import folders
 
 SCRIPT = "examples/surface_noise.py"
+
+
+def call(*arguments):
+    """Runs the script."""
+    with mock.patch.object(sys, "argv", [SCRIPT, *map(str, arguments)]):
+        runpy.run_path(SCRIPT, run_name="__main__")
 
 
 class SurfaceNoiseTest(folders.TestCase):
@@ -20,10 +28,8 @@ class SurfaceNoiseTest(folders.TestCase):
             str(self.write("a.de", *targets)),
         ]
         outputs = [str(self.folder / f"out{i}") for i in range(4)]
-        for seed, pair in ("1", outputs[:2]), ("1", outputs[2:]):
-            arguments = [SCRIPT, *paths, *pair, f"--seed={seed}"]
-            with mock.patch.object(sys, "argv", arguments):
-                runpy.run_path(SCRIPT, run_name="__main__")
+        for pair in outputs[:2], outputs[2:]:
+            call(*paths, *pair, "--seed=1")
         texts = [pathlib.Path(path).read_text("utf-8") for path in outputs]
         self.assertEqual(texts[:2], texts[2:])
         seen = set()
@@ -50,3 +56,24 @@ class SurfaceNoiseTest(folders.TestCase):
                 self.assertNotEmpty(added[0])
                 seen.add("tokens")
         self.assertLen(seen, 4)
+
+    def test_lines_of_other_systems_stay_pairs(self):
+        # Ends of Windows, a byte order mark, a carriage return in a line, no
+        # last end; and half a pair, which says nothing about tokens.
+        source, target, *outputs = (self.folder / name for name in "abcd")
+        source.write_bytes(b"\xef\xbb\xbfa\r\nb\rb\r\n" + b"\n" * 30 + b"c")
+        target.write_bytes(b"A\nB\n" + b"D\n" * 30 + b"C")
+        call(source, target, *outputs)
+        texts = [path.read_bytes() for path in outputs]
+        self.assertEqual([text.count(b"\n") for text in texts], [33, 33])
+        self.assertNotIn(b"\xef\xbb\xbf", texts[0])
+        sides = [text.split(b"\n")[2:32] for text in texts]
+        self.assertEqual(sides, [[b""] * 30, [b"D"] * 30])
+
+    def test_files_that_are_not_of_a_length_are_refused(self):
+        paths = self.write("a", "one", "two"), self.write("b", "eins")
+        outputs = self.folder / "c", self.folder / "d"
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+            call(*paths, *outputs)
+        self.assertIn("Received: 2 and 1 lines", said.getvalue())
