@@ -118,7 +118,7 @@ def main() -> None:
     with extras.imports("serve", "relpos-serve"):
         from relpos_tf.serving import app as app_lib
         from relpos_tf.serving import batching
-        from relpos_tf.serving import metrics as metrics_lib
+        from relpos_tf.serving import prometheus
         from relpos_tf.serving import server
 
     listener = server.listen(FLAGS.host, FLAGS.port)
@@ -129,7 +129,7 @@ def main() -> None:
         with command.flag_value("model"):
             for path in paths.values():  # all, before one is loaded
                 engine_kinds.of(path)
-        metrics = metrics_lib.Metrics()
+        metrics = prometheus.Metrics()
         for name, path in paths.items():
             model = load(name, path)
             workers[name] = batching.Worker(

@@ -42,7 +42,7 @@ from relpos_tf import fields
 from relpos_tf.serving import batching
 from relpos_tf.serving import libretranslate
 from relpos_tf.serving import limits as limits_lib
-from relpos_tf.serving import metrics as metrics_lib
+from relpos_tf.serving import prometheus
 from relpos_tf.serving import queries
 from relpos_tf.serving import served
 
@@ -79,7 +79,7 @@ _HEADERS = {
 def make_app(
     workers: Mapping[str, batching.Worker],
     limits: limits_lib.Limits,
-    metrics: metrics_lib.Metrics,
+    metrics: prometheus.Metrics,
     cors_origins: Sequence[str] = (),
     allowed_hosts: Sequence[str] = ("*",),
 ) -> Any:
@@ -179,7 +179,7 @@ class _Answers:
 
     async def metrics(self, _: requests.Request):
         text = self._metrics.text()
-        return responses.Response(text, media_type=metrics_lib.CONTENT_TYPE)
+        return responses.Response(text, media_type=prometheus.CONTENT_TYPE)
 
     async def languages(self, _: requests.Request):
         return _json(libretranslate.languages(self._workers.values()))

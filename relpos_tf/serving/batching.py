@@ -29,7 +29,7 @@ from relpos_tf import errors
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
 from relpos_tf.serving import limits as limits_lib
-from relpos_tf.serving import metrics as metrics_lib
+from relpos_tf.serving import prometheus
 from relpos_tf.serving import queries
 from relpos_tf.serving import served
 
@@ -111,7 +111,7 @@ class Worker:
         self,
         model: served.ServedModel,
         limits: limits_lib.Limits,
-        metrics: metrics_lib.Metrics,
+        metrics: prometheus.Metrics,
         warm_up_steps: Sequence[Callable[[], Any]] = (),
     ):
         self.model = model

@@ -143,8 +143,8 @@ class Trainer:
             is_over = self._has_ended()
             reader = self._reader()
             if self.step < self.total_steps:
-                plan = reader.plan.fingerprint(self.config.random_seed)
-                self._state.follow(plan)
+                fingerprint = reader.plan.fingerprint(self.config.random_seed)
+                self._state.follow(fingerprint)
             batches = self._batches(reader)
             step_fn = self._compile_step(batches.element_spec)
             batches = iter(batches)
@@ -660,13 +660,13 @@ class TrainingState:
         if averages := self.optimizer.averages.variables:
             checkpoints.restore_model(path, averages)
 
-    def follow(self, plan: int) -> None:
+    def follow(self, fingerprint: int) -> None:
         """Begins the next epoch if the position is one of a different plan.
 
         Args:
-            plan: int. The `plan.Plan.fingerprint` of the batches to come.
+            fingerprint: int. That of the `plan.Plan` of the batches to come.
         """
-        if self.plan.numpy() not in (0, plan):
+        if self.plan.numpy() not in (0, fingerprint):
             epoch = int(self.epoch.assign_add(1).numpy())
             self.position.assign(0)
             _log.warning(
@@ -674,7 +674,7 @@ class TrainingState:
                 "rest of epoch %d is left out, and the next epoch begins.",
                 epoch,
             )
-        self.plan.assign(plan)
+        self.plan.assign(fingerprint)
 
     def place(self, batch: Mapping[str, tf.Tensor]) -> list[int]:
         """Returns the epoch of a batch, and its number in the epoch.

@@ -48,7 +48,7 @@ IMPORTERS = {
     "sentencex": {"decoding.sentences"},
     "starlette": {"serving.app"},
     "uvicorn": {"serving.server"},
-    "prometheus_client": {"serving.metrics"},
+    "prometheus_client": {"serving.prometheus"},
     "absl": set(),
 }
 # Names, and modules, of which no document of a library speaks.

@@ -9,7 +9,7 @@ import relpos_tf
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.serving import batching
 from relpos_tf.serving import limits as limits_lib
-from relpos_tf.serving import metrics as metrics_lib
+from relpos_tf.serving import prometheus
 from relpos_tf.serving import queries
 from relpos_tf.serving import served
 from tests import tiny_run
@@ -125,7 +125,7 @@ class BatchingTest(parameterized.TestCase):
         worker = batching.Worker(
             served.ServedModel("fake", self.fake),
             limits_lib.Limits(**limits),
-            metrics_lib.Metrics(),
+            prometheus.Metrics(),
             steps,
         )
         if start:
@@ -186,7 +186,7 @@ class BatchingTest(parameterized.TestCase):
         worker = batching.Worker(
             served.ServedModel("tiny", translator),
             limits_lib.Limits(max_batch_lines=3),
-            metrics_lib.Metrics(),
+            prometheus.Metrics(),
         )
         worker.start()
         self.addCleanup(worker.close)

@@ -14,7 +14,7 @@ from relpos_tf.decoding import engines
 from relpos_tf.serving import app as app_lib
 from relpos_tf.serving import batching
 from relpos_tf.serving import limits as limits_lib
-from relpos_tf.serving import metrics as metrics_lib
+from relpos_tf.serving import prometheus
 from relpos_tf.serving import served
 from relpos_tf.serving import server as server_lib
 
@@ -123,7 +123,7 @@ class Served:
         **limits,
     ):
         self.limits = limits_lib.Limits(**limits)
-        metrics = metrics_lib.Metrics()
+        metrics = prometheus.Metrics()
         self.workers = {}
         for name, translator in translators.items():
             description = {"kind": "fake"}
