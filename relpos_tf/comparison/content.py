@@ -95,7 +95,10 @@ def make(
         "split": sets[0].name,
         "lines": len(sets[0].sources),
         "labels": list(by_label),
-        "measures": [{"name": x.name, "field": x.field} for x in every],
+        "measures": [
+            {name: getattr(x, name) for name in ("name", "field", "digits")}
+            for x in every
+        ],
         "runs": rows,
         "summary": summary,
         "further_test_sets": [

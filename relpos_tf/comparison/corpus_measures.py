@@ -41,7 +41,10 @@ class Measure:
     Attributes:
         name: str.
         field: str. The name for JSON.
+        digits: int. Decimals to show.
     """
+
+    digits = 2
 
     def __init__(self, name: str, metric: Any):
         self.name = name

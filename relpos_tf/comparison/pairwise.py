@@ -87,6 +87,7 @@ def compare(
         "a": a,
         "b": b,
         "measure": measure.name,
+        "digits": measure.digits,
         "seeds": seeds,
         "score_a": measures.mean(ours),
         "score_b": measures.mean(others),

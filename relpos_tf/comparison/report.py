@@ -103,7 +103,7 @@ def page(report: Mapping[str, Any]) -> str:
     environment.filters |= {
         "number": number,
         "with_spread": with_spread,
-        "signed": "{:+.2f}".format,
+        "signed": signed,
         "base64": lambda text: base64.b64encode(text.encode()).decode(),
         "p": lambda value: None if value is None else pairwise.format_p(value),
     }
@@ -149,7 +149,8 @@ def scores(
             the measures.
     """
     columns = {
-        f"{one['field']}_mean": (one["name"], 2) for one in report["measures"]
+        f"{one['field']}_mean": (one["name"], one["digits"])
+        for one in report["measures"]
     } | _COLUMNS
     columns = {name: columns[name] for name in columns if name in summary[0]}
     return [
@@ -177,18 +178,21 @@ def differences(report: Mapping[str, Any]) -> list[list[str]]:
                 pair["a"],
                 pair["b"],
                 pair["measure"],
-                number(pair["score_a"], 2),
-                number(pair["score_b"], 2),
-                f"{pair['score_a'] - pair['score_b']:+.2f}",
+                number(pair["score_a"], digits),
+                number(pair["score_b"], digits),
+                signed(pair["score_a"] - pair["score_b"], digits),
                 _MISSING
                 if pair["low"] is None
-                else f"{pair['low']:+.2f} to {pair['high']:+.2f}",
+                else " to ".join(
+                    signed(pair[end], digits) for end in ("low", "high")
+                ),
                 _MISSING
                 if pair["p_corrected"] is None
                 else pairwise.format_p(pair["p_corrected"]),
             ]
             for own in (report["pairs"], *report["pairs_by_measure"].values())
             for pair in own
+            for digits in [pair["digits"]]
         ),
     ]
 
@@ -201,6 +205,16 @@ def number(value: float | None, digits: int = 0) -> str:
     ('12,345', '0.50', '–')
     """
     return _MISSING if value is None else f"{value:,.{digits}f}"
+
+
+def signed(value: float, digits: int) -> str:
+    """Writes a difference with its sign and decimals.
+
+    Example:
+    >>> signed(0.0132, 4)
+    '+0.0132'
+    """
+    return f"{value:+.{digits}f}"
 
 
 def with_spread(mean: float | None, spread: float | None, digits: int) -> str:

@@ -29,6 +29,8 @@ class SegmentScores(corpus_measures.Measure):
         values: `[L]`, by the title of each model.
     """
 
+    digits = 4  # COMET's are between 0 and 1
+
     def __init__(self, name: str, values: Mapping[str, Sequence[float]]):
         super().__init__(name, None)
         self.field = f"segment_{name}"  # Names that differ in case may meet.

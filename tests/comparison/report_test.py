@@ -156,9 +156,9 @@ class ReportHtmlTest(content_test.ContentTestCase):
         report["hparams_diff"] = {}
         for part in ("summary", "pairs"):
             for row in report[part]:
-                bleu = {"score_a", "score_b", "bleu_mean", "by_seed"}
+                known = {"score_a", "score_b", "bleu_mean", "digits"}
                 for name, value in row.items():
-                    if not isinstance(value, (str, list)) and name not in bleu:
+                    if not isinstance(value, (str, list)) and name not in known:
                         row[name] = None
         for run in report["runs"]:
             numbers = {"loss": None, "minutes": None, "seed": None}

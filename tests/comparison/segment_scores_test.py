@@ -3,6 +3,7 @@
 import statistics
 
 from relpos_tf import errors
+from relpos_tf.comparison import report as report_lib
 from relpos_tf.comparison import segment_scores
 from tests.comparison import content_test
 
@@ -47,7 +48,13 @@ class SegmentScoresTest(content_test.ContentTestCase):
         half = 1.959964 * statistics.stdev(by_line) / 2
         self.assertAlmostEqual(pair["sentences_low"], 0.15 - half, places=5)
         self.assertAlmostEqual(report["summary"][0]["segment_COMET_mean"], 0.65)
-        self.assertIn("COMET", [x["name"] for x in report["measures"]])
+        # Scores from 0 to 1 differ in the third decimal.
+        (row,) = (x for x in report_lib.differences(report) if "COMET" in x)
+        self.assertEqual(row[3:6], ["0.6500", "0.5000", "+0.1500"])
+        page = report_lib.page(report)
+        self.assertIn("<td>0.6500</td><td>0.5000</td>\n<td>+0.1500 (", page)
+        head, *rows = report_lib.scores(report, report["summary"])
+        self.assertStartsWith(rows[0][head.index("COMET")], "0.6500 ± 0.0707")
 
     def test_labels_without_files_are_not_compared(self):
         files = self.items(rel_1=[1, 2, 3, 4], rel_2=[1, 2, 3, 4])
