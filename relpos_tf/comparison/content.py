@@ -122,13 +122,8 @@ def _setup(problem, test_set, rows, results):
     run = next(one.run for one in results if one.record)
     hparams, versions = run.files.read_hparams(), json.loads(run.versions())
     ours = [row for row in rows if row["train_steps"] is not None]
-    steps, seeds = (
-        " or ".join(dict.fromkeys(words))
-        for words in (
-            (f"{row['train_steps']:,}" for row in ours),
-            (str(row["seed"]) for row in ours if row["seed"] is not None),
-        )
-    )
+    steps = " or ".join(dict.fromkeys(f"{x['train_steps']:,}" for x in ours))
+    seeds = " or ".join(dict.fromkeys(str(x["seed"]) for x in ours))
     languages = [problem.get(f"{x}_language") for x in ("source", "target")]
     pairs = problem.get("train_pairs")
     return (
