@@ -46,7 +46,7 @@ def make(
     baseline: str = "",
     tuning: Sequence[Mapping[str, Any]] = (),
     tokenize: str = "",
-    scale: str = metrics.MULTI30K,
+    scale: str = "",
     segments: Sequence[corpus_measures.Measure] = (),
 ) -> dict[str, Any]:
     """Returns the report.
@@ -63,7 +63,7 @@ def make(
         baseline: str. A label to put first, which others are compared with.
         tuning: The entries of `tuning.choose`, if there was a grid.
         tokenize: str. The tokenizer for BLEU; "": that of the language.
-        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
+        scale: str. That of tokenized BLEU, see `corpus_measures.of_language`.
         segments: More measures, of the first set only.
     """
     by_label = _group(results, baseline)
@@ -95,10 +95,7 @@ def make(
         "split": sets[0].name,
         "lines": len(sets[0].sources),
         "labels": list(by_label),
-        "measures": [
-            {name: getattr(x, name) for name in ("name", "field", "digits")}
-            for x in every
-        ],
+        "measures": [one.describe() for one in every],
         "runs": rows,
         "summary": summary,
         "further_test_sets": [

@@ -51,6 +51,10 @@ class Measure:
         self.field = name.lower().replace(" ", "_").replace("+", "p")
         self._metric = metric
 
+    def describe(self) -> dict[str, Any]:
+        """Returns its attributes, for the report."""
+        return {x: getattr(self, x) for x in ("name", "field", "digits")}
+
     def signature(self) -> str:
         """Returns sacreBLEU's description of the last counting."""
         return str(self._metric.get_signature())
@@ -159,17 +163,21 @@ class ChrF(Measure):
         super().__init__("chrF", metrics.chrf())
 
 
-def of_language(
-    language: str, tokenize: str, scale: str = metrics.MULTI30K
-) -> list[Measure]:
+def of_language(language: str, tokenize: str, scale: str = "") -> list[Measure]:
     """Returns the measures of translations into a language, BLEU first.
 
     Args:
         language: str. The code of the language.
         tokenize: str. The tokenizer for BLEU.
-        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
+        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`; "": the
+            first, where Moses' tokenizer knows the language.
+
+    Raises:
+        UserError: a scale of a language that Moses' tokenizer does not know.
     """
+    if scale:
+        metrics.check_moses_language(language)
     found: list[Measure] = [Bleu(tokenize), ChrF()]
     if metrics.has_moses_rules(language):
-        found.append(TokenizedBleu(language, scale))
+        found.append(TokenizedBleu(language, scale or metrics.MULTI30K))
     return found + [Measure(*x) for x in metrics.further(tokenize).items()]
