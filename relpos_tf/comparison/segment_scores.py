@@ -77,8 +77,8 @@ def read(
     for item in items:
         name, _, rest = item.partition(":")
         key = next((k for k in keys if rest.startswith(f"{k}=")), None)
-        own, title = found.setdefault(name, {}), key and keys[key].title
-        if not title or not name or name in _COMPUTED or title in own:
+        own, title = found.setdefault(name, {}), keys[key].title if key else ""
+        if key is None or not name or name in _COMPUTED or title in own:
             raise errors.UserError(
                 "Expected NAME:LABEL/SEED=FILE, each once, with a name other "
                 f"than {', '.join(_COMPUTED)}, and one of {', '.join(keys)}. "
