@@ -323,7 +323,6 @@ def report(
     """Scores the models and writes the report; returns the exit code."""
     from relpos_tf.comparison import collection
     from relpos_tf.comparison import report as report_lib
-    from relpos_tf.training import metrics
 
     content = collection.collect(
         runs,
@@ -339,7 +338,7 @@ def report(
         command=command.command_line(),
         baseline=FLAGS.baseline,
         tokenize=scores.asked_tokenizer(FLAGS, runs[0].files),
-        scale=FLAGS.scale or metrics.MULTI30K,
+        scale=FLAGS.scale,
     )
     report_lib.write(content, folder)
     for warning in content["warnings"]:

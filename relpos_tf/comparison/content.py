@@ -49,7 +49,7 @@ def make(
     baseline: str = "",
     tuning: Sequence[Mapping[str, Any]] = (),
     tokenize: str = "",
-    scale: str = metrics.MULTI30K,
+    scale: str | None = None,
     segments: Sequence[corpus_measures.Measure] = (),
 ) -> dict[str, Any]:
     """Returns the report.
@@ -66,7 +66,7 @@ def make(
         baseline: str. A label to put first, which others are compared with.
         tuning: The entries of `tuning.choose`, if there was a grid.
         tokenize: str. The tokenizer for BLEU; "": that of the language.
-        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
+        scale: As of `corpus_measures.of_language`.
         segments: More measures, of the first set only.
     """
     by_label = _group(results, baseline)

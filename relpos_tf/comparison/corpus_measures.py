@@ -160,16 +160,17 @@ class ChrF(Measure):
 
 
 def of_language(
-    language: str, tokenize: str, scale: str = metrics.MULTI30K
+    language: str, tokenize: str, scale: str | None = None
 ) -> list[Measure]:
     """Returns the measures of translations into a language, BLEU first.
 
     Args:
         language: str. The code of the language.
         tokenize: str. The tokenizer for BLEU.
-        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`.
+        scale: str. That of tokenized BLEU, a key of `metrics.SCALES`. None: the
+            first, where Moses' tokenizer knows the language.
     """
     found: list[Measure] = [Bleu(tokenize), ChrF()]
-    if language in metrics.MOSES_LANGUAGES:
-        found.append(TokenizedBleu(language, scale))
+    if scale or language in metrics.MOSES_LANGUAGES:
+        found.append(TokenizedBleu(language, scale or metrics.MULTI30K))
     return found + [Measure(*x) for x in metrics.further(tokenize).items()]

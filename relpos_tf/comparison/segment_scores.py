@@ -77,17 +77,12 @@ def read(
     for item in items:
         name, _, rest = item.partition(":")
         key = next((k for k in keys if rest.startswith(f"{k}=")), None)
-        if key is None or not name or name in _COMPUTED:
+        own, title = found.setdefault(name, {}), keys[key].title if key else ""
+        if key is None or not name or name in _COMPUTED or title in own:
             raise errors.UserError(
-                "Expected NAME:LABEL/SEED=FILE with a name other than "
-                f"{', '.join(_COMPUTED)}, and one of {', '.join(keys)}. "
+                "Expected NAME:LABEL/SEED=FILE, each once, with a name other "
+                f"than {', '.join(_COMPUTED)}, and one of {', '.join(keys)}. "
                 f"Received: {item}."
-            )
-        own, title = found.setdefault(name, {}), keys[key].title
-        if title in own:
-            raise errors.UserError(
-                f"Expected one file of {name} for {title}. Received another "
-                f"one: {item}."
             )
         path = rest[len(key) + 1 :]
         values = list(map(_number, test_sets.paired_lines([path], lines)))

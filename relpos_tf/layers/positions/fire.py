@@ -31,7 +31,10 @@ class Fire(scheme.Scheme):
 
     The weights begin as in the authors' program: c is .1, L is 512, both are
     absolute values, and f's are uniform. The outputs have no bias, because it
-    would not change a softmax.
+    would not change a softmax. Nor does that of a hidden unit above 0 at all
+    distances: its gradient is rounding, which Adam enlarges. So trainings that
+    are equal but for rounding, as on other numbers of replicas, have other
+    biases there; the model's outputs are the same.
 
     Args:
         bidirectional: bool. Whether the sign is an input of f, which tells keys

@@ -26,6 +26,9 @@ class TransformerXL(scheme.Scheme):
     scheme but T5's. There is no memory of earlier segments: translation has
     single sentences.
 
+    The slowest cosines are 1 at all distances, which a softmax ignores: what
+    `fire.Fire` says of rounding holds for their rows of W_R.
+
     Reference:
         [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.3.
     """
