@@ -178,7 +178,9 @@ class HParamsTest(parameterized.TestCase):
         own.__dict__.update(vars(hparam.HParams()))
         own.__dict__["decoder_self_attention_type"] = "dot_mine"
         names = [n for n in hparam.field_types() if not own.has_effect(n)]
-        self.assertEqual(names, ["vocab_size", "learning_rate"])
+        self.assertEqual(
+            names, ["vocab_size", "consistency_loss", "learning_rate"]
+        )
 
     @parameterized.parameters(*REFUSED)
     def test_refusals(self, text, words):

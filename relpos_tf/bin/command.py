@@ -63,6 +63,8 @@ from relpos_tf.utils import system_errors
 from relpos_tf.utils import terminal
 from relpos_tf.utils import text as text_lib
 
+# Looked for before TensorFlow, which is slow, is imported.
+_NEEDED = "tensorflow", "sentencepiece", "sacrebleu", "tensorflow_text"
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
 _KINDS = {bool: "bool", float: "float", int: "integer", str: "string"}
 _NOT_PATHS = {"cors_origin", "host", "train_tags"}  # may have a colon
@@ -631,7 +633,7 @@ def import_tensorflow(
         # Keras would import it, which takes time and may write a folder.
         is_hidden = modules.setdefault("matplotlib") is None
         with extras.imports("translate", task):
-            for name in "sentencepiece", "sacrebleu", "tensorflow_text":
+            for name in _NEEDED:
                 if importlib.util.find_spec(name) is None:
                     raise ModuleNotFoundError(name=name)
             # Slow: only once the flags are known good.

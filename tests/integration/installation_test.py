@@ -159,8 +159,9 @@ class InstallationTest(absltest.TestCase):
         file, message, messages = json.loads(text)
         self.assertStartsWith(file, str(self.folder))
         says = (
-            r"Expected the package \w+, which (translation|scoring) needs. "
-            r"Received: none. Install it: pip install 'relpos_tf\[translate\]' "
+            r"Expected the package \w+, which (translation|scoring|this command)"
+            r" needs. Received: none. Install it: pip install "
+            r"'relpos_tf\[translate\]' "
             r"\(in a clone: '\.\[translate\]'\)"
         )
         self.assertRegex(message, rf"\A{says}\Z")
