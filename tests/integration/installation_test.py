@@ -159,8 +159,8 @@ class InstallationTest(absltest.TestCase):
         file, message, messages = json.loads(text)
         self.assertStartsWith(file, str(self.folder))
         says = (
-            r"Expected the package \w+, which (translation|scoring|this command)"
-            r" needs. Received: none. Install it: pip install "
+            r"Expected the package \w+, which (translation|scoring|this "
+            r"command) needs. Received: none. Install it: pip install "
             r"'relpos_tf\[translate\]' "
             r"\(in a clone: '\.\[translate\]'\)"
         )
