@@ -121,7 +121,8 @@ def of_sets(sets: Sequence[str], changes: str, more: str = "") -> list[Variant]:
         more: str. Changes to all that override `changes`.
 
     Raises:
-        UserError: an unknown set or field, or an unknown label in `changes`.
+        UserError: an unknown set or field, or an unknown label in `changes`; or
+            a change without effect in every model.
     """
     named = []
     for item in sets:
@@ -142,8 +143,9 @@ def of_preset(
         more: str. Changes to all that override the others.
 
     Raises:
-        UserError: an unknown set, field or label; or the set has other
-            positions than relative ones, or other ones in the decoder.
+        UserError: an unknown set, field or label; a change without effect in
+            every model; or the set has other positions than relative ones, or
+            other ones in the decoder.
     """
     hparams = registry.hparams(base)
     is_alike = hparams.of_decoder() == hparams
@@ -216,9 +218,14 @@ def _variants(named, changes, more):
         every = by_label[""] | by_label.get(label, {}) | own | last
         variants.append(Variant.make(label, name, every))
     for label, own in by_label.items():
-        fields.check_effect(
-            own, [one.hparams for one in variants if label in ("", one.label)]
-        )
+        theirs = [one.hparams for one in variants if label in ("", one.label)]
+        fields.check_effect(own, theirs)
+        for key, value in own.items():
+            if value not in [getattr(hparams, key) for hparams in theirs]:
+                raise errors.UserError(
+                    f"`{key}={hparam_text(value)}` has no effect: the preset, "
+                    "the label or --train_max_length sets it."
+                )
     return variants
 
 

@@ -69,6 +69,22 @@ REFUSALS = (
         ),
         "`max_relative_position` no effect =dot_product_relative",
     ),
+    # Settings that others override in every model.
+    (
+        variants.of_preset,
+        ("depth", TINY, "num_encoder_layers=3"),
+        "`num_encoder_layers=3` no effect preset",
+    ),
+    (
+        variants.of_sets,
+        ([TINY], "max_length=128", "max_length=9"),
+        "`max_length=128` no effect --train_max_length",
+    ),
+    (
+        variants.of_sets,
+        (["a=" + TINY, "b=" + TINY], "alpha=1;a:alpha=2;b:alpha=3"),
+        "`alpha=1.0` no effect label",
+    ),
 )
 
 

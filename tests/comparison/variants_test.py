@@ -78,7 +78,7 @@ class PresetTest(parameterized.TestCase):
         found = variants.of_preset(
             "table2",
             TINY,
-            "max_relative_position=5,hidden_size=64",
+            "max_relative_position=4,hidden_size=64",
             "max_length=9",
         )
         self.assertEqual(
