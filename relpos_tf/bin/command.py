@@ -196,6 +196,10 @@ class Flags(flags.FlagValues):
             if when and not names:
                 self.needs(when, name)
 
+    def record(self, cls: type) -> Any:
+        """Returns a `fields.Record` of flags that `define_fields` defined."""
+        return cls(**{name: getattr(self, name) for name in fields.kinds(cls)})
+
     def join(self, sign: str, *names: str) -> None:
         """Lets texts be given again: the sign then stands between them."""
         for name in names:

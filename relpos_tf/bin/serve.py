@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.models import run_dir
 from relpos_tf.serving import limits as limits_lib
@@ -66,7 +65,7 @@ FLAGS.define_multi_string(
     "cors_origin",
     [],
     "Origin, as https://example.org, whose pages may read answers; * for all. "
-    "Default: the server's own page alone.",
+    "Default: the server's own page alone",
 )
 FLAGS.check("cors_origin", _all(_ORIGIN), "must be as https://example.org")
 FLAGS.define_multi_string(
@@ -74,35 +73,10 @@ FLAGS.define_multi_string(
     [],
     "Host that requests may name, without a port; * for any. Default: "
     "localhost and loopback addresses, if only this machine reaches the "
-    "server; else any.",
+    "server; else any",
 )
 FLAGS.check("allowed_hosts", _all(_HOST), "must be as example.org, no port")
-# The fields of `limits.Limits`.
-_LIMITS = {
-    "max_batch_lines": "Lines of a batch.",
-    "batch_wait_ms": "Milliseconds that a line waits for others while the "
-    "model is idle.",
-    "max_queue_lines": "Lines that may wait for a model; further requests get "
-    "status 503.",
-    "keep_alive_s": "Seconds that an idle connection stays open.",
-    "timeout_s": "Seconds after which a request gets status 504.",
-    "max_body_bytes": "Bytes of a request; larger ones get status 413.",
-    "max_lines": "Lines of a request; more get status 422.",
-    "max_line_length": "Characters of a line; more get status 422.",
-    "max_line_ids": "Ids of a line; 0: twice the longest source of training, "
-    "from 256 to 1000. More get status 422.",
-    "max_beam_size": "Beams, or translations of a line, that a request may ask "
-    "for.",
-    "max_extra_length": "The extra_length that a request may ask for.",
-    "max_attention_weights": "Attention weights of an answer; one with more "
-    "gets status 422.",
-}
-for _name, _help in _LIMITS.items():
-    _default = getattr(limits_lib.Limits(), _name)
-    if isinstance(_default, int):
-        FLAGS.define_integer(_name, _default, _help)
-    else:
-        FLAGS.define_float(_name, _default, _help)
+FLAGS.define_fields(limits_lib.Limits)
 # What precedes "=" in --model, if it is a name.
 _NAME = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 # Seconds for the thread of a model to end between two batches.
@@ -111,7 +85,7 @@ _LAST_WAIT_S = 0.5
 
 def main() -> None:
     """Serves until a signal."""
-    limits = limits_of_flags()
+    limits = FLAGS.record(limits_lib.Limits)
     paths = models_of_flags()
     from relpos_tf.decoding import engine_kinds  # imports SentencePiece
 
@@ -154,16 +128,6 @@ def main() -> None:
         if not all(worker.close(_LAST_WAIT_S) for worker in workers.values()):
             atexit.register(os._exit, stop.exit_code)
         raise stop
-
-
-def limits_of_flags() -> limits_lib.Limits:
-    """Returns the limits that the flags set."""
-    try:
-        return limits_lib.Limits(
-            **{name: getattr(FLAGS, name) for name in _LIMITS}
-        )
-    except errors.UserError as error:
-        raise command.UsageError(str(error)) from error
 
 
 def models_of_flags() -> dict[str, str]:

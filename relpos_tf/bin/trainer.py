@@ -24,7 +24,6 @@ import os
 import platform
 import re
 
-from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
@@ -97,10 +96,7 @@ def main() -> None:
 
 def train(problem, hparams, output_dir: str) -> None:
     """Trains, averages and scores; or only scores, with --schedule=evaluate."""
-    names = fields.kinds(run_config.RunConfig)
-    config = run_config.RunConfig(
-        **{name: getattr(FLAGS, name) for name in names}
-    )
+    config = FLAGS.record(run_config.RunConfig)
     if FLAGS.xla_compile is not False:
         prepare_xla(os.path.join(output_dir, "xla"))
     with signals.held():  # An interrupted import leads to strange errors.

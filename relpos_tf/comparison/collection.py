@@ -12,6 +12,7 @@ from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scoring
 from relpos_tf.comparison import segment_scores
 from relpos_tf.problems import test_sets
+from relpos_tf.training import metrics
 
 _MISSING = "Training or scoring has failed; see the logs. Not in the report:"
 
@@ -26,6 +27,7 @@ def collect(
     outputs: Sequence[outputs_lib.Output] = (),
     tuning: Sequence[dict[str, Any]] = (),
     segments: Sequence[str] = (),
+    scale: str | None = None,
     **options,
 ) -> dict[str, Any]:
     """Scores the runs that are finished and returns the report.
@@ -41,6 +43,7 @@ def collect(
         outputs: Translations of other systems; they come last.
         tuning: The entries of `tuning.choose`, if there was a grid.
         segments: As `segment_scores.read` takes them.
+        scale: As of `corpus_measures.of_language`.
         **options: Other arguments of `content.make`.
 
     Raises:
@@ -63,10 +66,12 @@ def collect(
     if not train_steps:
         warnings += filter(None, (run.files.unfinished() for run in runs))
     warnings += _warnings_of_tuning(tuning, sets[0])
-    # Mistakes in files are found before minutes of translation.
+    # Mistakes are found before minutes of translation.
+    if scale:
+        metrics.check_moses_language(problem["target_language"])
     others = [outputs_lib.read(one, sets) for one in outputs]
     lines = len(sets[0].sources)
-    metrics = segment_scores.read(segments, [*runs, *outputs], lines)
+    measures = segment_scores.read(segments, [*runs, *outputs], lines)
     results = scoring.score(runs, train_steps, sets, folder)
     if missing := _missing(planned, [one.run for one in results]):
         warnings.insert(0, f"{_MISSING} {', '.join(missing)}.")
@@ -76,7 +81,8 @@ def collect(
         problem,
         warnings=warnings,
         tuning=tuning,
-        segments=metrics,
+        segments=measures,
+        scale=scale,
         **options,
     )
     return report | {"missing": missing}

@@ -20,14 +20,6 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
-# Hparams that decide which pairs share an update.
-_BATCHING = (
-    "batch_size",
-    "max_length",
-    "min_length_bucket",
-    "length_bucket_step",
-    "optimizer_multistep_accumulate_steps",
-)
 _WITHOUT_SPREAD = (
     "exact_match",
     "length_ratio",
@@ -79,12 +71,11 @@ def make(
     scores = _scores(results, sets, kinds, segments, buckets)
     trained = [one.run for one in results if one.record]
     hparams = {run.label: run.files.read_hparams() for run in trained}
-    hparams_diff = variants.differences(hparams)
     found = [
         *warnings,
         *_doubts(results, sets, tokenize),
         *_check_runs(results, scores["runs"]),
-        *_check_labels(by_label, hparams, hparams_diff),
+        *_check_labels(by_label, hparams),
     ]
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
@@ -95,7 +86,7 @@ def make(
         "lines": len(sets[0].sources),
         "labels": list(by_label),
         **scores,
-        "hparams_diff": hparams_diff,
+        "hparams_diff": variants.differences(hparams),
         "tuning": list(tuning),
         "samples": [
             _sample(by_label, sets[0], index)
@@ -200,7 +191,7 @@ def _check_runs(results, rows):
     ]
 
 
-def _check_labels(by_label, hparams, hparams_diff):
+def _check_labels(by_label, hparams):
     """Returns warnings about the seeds and the hparams of labels."""
     warnings = []
     seeds = {
@@ -210,11 +201,6 @@ def _check_labels(by_label, hparams, hparams_diff):
         warnings.append(
             "Not all labels have the same seeds: two labels are compared over "
             "the seeds that both have, if these are two or more, else over all."
-        )
-    if changed := [name for name in _BATCHING if name in hparams_diff]:
-        warnings.append(
-            f"The sets differ in {', '.join(changed)}: their updates do not "
-            "hold the same sentences."
         )
     for values in dict.fromkeys(hparams.values()):
         equal = [label for label, own in hparams.items() if own == values]

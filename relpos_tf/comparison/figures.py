@@ -167,18 +167,16 @@ def learning_curve(
     return Picture(
         _svg(draw, 2.8, report["labels"], xlabel="step", ylabel=axis),
         f"{title[0].upper()}{title[1:]}",
-        "Thick: the mean over seeds, shaded one standard deviation to each "
-        "side; thin: each seed.",
+        "Thick: the mean over seeds; thin: each seed.",
         f"{title} of {', '.join(by_label)}.",
     )
 
 
 def _draw_curves(axes, label, curves, style):
-    """Draws the curves of the seeds, their mean and a band around it."""
+    """Draws the curves of the seeds, and their mean."""
     # At a step that a seed lacks, the mean would jump.
     steps = sorted(set.intersection(*map(set, curves)))
-    values = [[curve[step] for curve in curves] for step in steps]
-    means = [statistics.fmean(own) for own in values]
+    means = [statistics.fmean(x[step] for x in curves) for step in steps]
     if len(curves) > 1:
         for curve in curves:
             axes.plot(
@@ -188,15 +186,6 @@ def _draw_curves(axes, label, curves, style):
                 alpha=0.45,
                 linewidth=0.7,
             )
-        spreads = [statistics.stdev(own) for own in values]
-        axes.fill_between(
-            steps,
-            [mean - x for mean, x in zip(means, spreads, strict=True)],
-            [mean + x for mean, x in zip(means, spreads, strict=True)],
-            color=style["color"],
-            alpha=0.15,
-            linewidth=0,
-        )
     axes.plot(steps, means, label=_name(label), **style)
 
 

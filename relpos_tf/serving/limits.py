@@ -6,6 +6,7 @@ import traceback
 
 from relpos_tf import errors
 from relpos_tf import fields
+from relpos_tf.fields import number
 
 _log = logging.getLogger("relpos_tf")
 STOPPING = "The server stops."
@@ -19,22 +20,54 @@ class Limits(fields.Record):
         UserError: a value is outside what its field can hold.
     """
 
-    max_body_bytes: int = fields.number(1_000_000, least=1)
-    max_lines: int = fields.number(512, least=1)  # of one request
-    max_line_length: int = fields.number(2000, least=1)  # characters
-    max_line_ids: int = fields.number(0)  # 0: by the model, see `line_ids`
-    max_beam_size: int = fields.number(16, least=1)  # also most translations
-    max_extra_length: int = fields.number(500)  # ids beyond the source's
-    max_batch_lines: int = fields.number(64, least=1)
-    # How long a line waits for others before an idle model translates it.
-    batch_wait_ms: float = fields.number(3.0, most=1000)
-    # Lines that wait for one model; further ones are refused.
-    max_queue_lines: int = fields.number(4096, least=1)
-    # Of one answer. 4 million are about 30 MB of JSON.
-    max_attention_weights: int = fields.number(4_000_000)
-    timeout_s: float = fields.number(60.0, above=0, most=3600)  # of a request
-    # Of a connection between two requests: more than a proxy's 60 s.
-    keep_alive_s: float = fields.number(75.0, above=0, most=3600)
+    max_batch_lines: int = number(64, 1, help="Lines of a batch.")
+    batch_wait_ms: float = number(
+        3.0,
+        most=1000,
+        help="Milliseconds that a line waits for others while the model is "
+        "idle.",
+    )
+    max_queue_lines: int = number(
+        4096,
+        1,
+        help="Lines that may wait for a model; further requests get status "
+        "503.",
+    )
+    keep_alive_s: float = number(  # more than a proxy's 60 s
+        75.0, 0.001, 3600, help="Seconds that an idle connection stays open."
+    )
+    timeout_s: float = number(
+        60.0,
+        0.001,
+        3600,
+        help="Seconds after which a request gets status 504.",
+    )
+    max_body_bytes: int = number(
+        1_000_000, 1, help="Bytes of a request; larger ones get status 413."
+    )
+    max_lines: int = number(
+        512, 1, help="Lines of a request; more get status 422."
+    )
+    max_line_length: int = number(
+        2000, 1, help="Characters of a line; more get status 422."
+    )
+    max_line_ids: int = number(  # see `line_ids`
+        0,
+        help="Ids of a line; 0: twice the longest source of training, from 256 "
+        "to 1000. More get status 422.",
+    )
+    max_beam_size: int = number(
+        16,
+        1,
+        help="Beams, or translations of a line, that a request may ask for.",
+    )
+    max_extra_length: int = number(
+        500, help="The extra_length that a request may ask for."
+    )
+    max_attention_weights: int = number(  # 4 million: some 30 MB of JSON
+        4_000_000,
+        help="Attention weights of an answer; one with more gets status 422.",
+    )
 
     def line_ids(self, longest: int) -> int:
         """Returns the most ids of a line, which decide its time and memory.

@@ -153,8 +153,8 @@ TABLE = {
         ("--t2t_dir=x --output_dir=y --target_space_id=32", "space_id"),
     ),
     serve: (
-        ("--model=run --max_lines=0", "`max_lines` at least 1"),
-        ("--model=run --timeout_s=0", "`timeout_s` above 0"),
+        ("--model=run --max_lines=0", "--max_lines=0: [1, 2147483647]."),
+        ("--model=run --timeout_s=0", "--timeout_s=0: [0.001, 3600]."),
         ("--model=run --cors_origin=example.org", "cors_origin https://"),
         ("--model=run --model=run", "--model different names"),
         ("--port=0 --model=no", "--model: which does not exist"),
