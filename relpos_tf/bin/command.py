@@ -28,7 +28,6 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import logging
 import os
 import pathlib
@@ -636,12 +635,9 @@ def import_tensorflow(
     with _quietly():
         # Keras would import it, which takes time and may write a folder.
         is_hidden = modules.setdefault("matplotlib") is None
-        with extras.imports("translate", task):
-            for name in _NEEDED:
-                if importlib.util.find_spec(name) is None:
-                    raise ModuleNotFoundError(name=name)
-            # Slow: only once the flags are known good.
-            import tensorflow as tf
+        extras.check("translate", task, *_NEEDED)
+        # Slow: only once the flags are known good.
+        import tensorflow as tf
 
         if is_hidden:
             del modules["matplotlib"]

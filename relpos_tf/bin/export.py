@@ -29,6 +29,7 @@ from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.export import formats
 from relpos_tf.models import run_dir
+from relpos_tf.utils import extras
 
 FLAGS = command.Flags()
 FLAGS.define_strings(
@@ -71,6 +72,8 @@ def main() -> None:
                 f"only {', '.join(search)} are part of an export. "
                 f"Received: {FLAGS.decode_hparams}."
             )
+    if needs := formats.ALL[FLAGS.format].needs:
+        extras.check(*needs)
     command.import_tensorflow()
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")

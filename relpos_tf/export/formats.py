@@ -11,6 +11,7 @@ from relpos_tf.decoding import decode_hparam
 
 # It writes bfloat16 by PyTorch alone.
 _OF_CTRANSLATE2 = "none int8 int8_float32 int8_float16 int16 float16".split()
+_CTRANSLATE2 = "ctranslate2", "an export for CTranslate2", "ctranslate2"
 
 
 class Format(NamedTuple):
@@ -21,11 +22,13 @@ class Format(NamedTuple):
         options: The names of the function's options.
         quantizations: The ways to store the weights, if it has the option
             `quantization`; "none" keeps float32.
+        needs: What `extras.check` takes, if it needs an extra.
     """
 
     module: str
     options: Sequence[str]
     quantizations: Sequence[str] = ()
+    needs: Sequence[str] = ()
 
 
 ALL = {
@@ -34,6 +37,7 @@ ALL = {
         "ctranslate2_export",
         (*decode_hparam.EXPORTED, "quantization"),
         _OF_CTRANSLATE2,
+        _CTRANSLATE2,
     ),
     # It computes in float32 with float16 weights, and multiplies int8 weights
     # with inputs that it rounds to int8 as it goes.
@@ -41,12 +45,14 @@ ALL = {
         "litert_export",
         (*decode_hparam.EXPORTED, "quantization"),
         "none int8 float16".split(),
+        ("litert", "an export for LiteRT", "ai_edge_litert"),
     ),
     # A package cannot change its search.
     "argos": Format(
         "argos_export",
         ("quantization", "language_pair", "package_version"),
         _OF_CTRANSLATE2,
+        _CTRANSLATE2,
     ),
 }
 

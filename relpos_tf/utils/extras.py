@@ -5,6 +5,7 @@ absl-py; TensorFlow and Keras come with the extras `layers` and `translate`.
 """
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 
 from relpos_tf import errors
@@ -51,3 +52,11 @@ needs. Received: none. Install it: ...
             f"Received: none. Install it: {how_to_install(extra)}",
             name=package,
         ) from error
+
+
+def check(extra: str, task: str, *packages: str) -> None:
+    """Raises MissingPackageError, see `imports`, without importing anything."""
+    with imports(extra, task):
+        for name in packages:
+            if importlib.util.find_spec(name) is None:
+                raise ModuleNotFoundError(name=name)

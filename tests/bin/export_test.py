@@ -4,11 +4,14 @@ import importlib.util
 import json
 import pathlib
 import shutil
+import sys
 import unittest
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
 
+from relpos_tf.bin import command
 from relpos_tf.bin import export
 from relpos_tf.decoding import loading
 from relpos_tf.models import checkpoints
@@ -36,6 +39,21 @@ class ExportTest(absltest.TestCase):
         self.assertEqual((code, out), (1, b""))
         self.assertIn(f"The weights of {run}/ckpt-30 are ruined", err)
         self.assertFalse(folder.exists())
+
+    def test_a_missing_package_is_named_before_tensorflow_loads(self):
+        for name, package, extra in (
+            ("ctranslate2", "ctranslate2", "ctranslate2"),
+            ("argos", "ctranslate2", "ctranslate2"),
+            ("litert", "ai_edge_litert", "litert"),
+        ):
+            with (
+                mock.patch.dict(sys.modules, {package: None}),
+                mock.patch.object(command, "import_tensorflow") as loaded,
+            ):
+                code, _, err = calls.execute(export.main, f"--format={name}")
+            self.assertEqual((code, loaded.call_count), (1, 0))
+            words = rf"the package {package}, .*relpos_tf\[{extra}\]"
+            self.assertRegex(err, words)
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
     def test_the_export_has_the_settings_of_the_flags(self):

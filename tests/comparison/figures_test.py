@@ -1,6 +1,5 @@
 """The figures, read back from matplotlib."""
 
-import statistics
 from unittest import mock
 from xml.etree import ElementTree
 
