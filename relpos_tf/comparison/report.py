@@ -27,11 +27,12 @@ from relpos_tf.utils import terminal
 _COLUMNS = {
     "length_ratio": ("length ratio", 3),
     "brevity_penalty": ("brevity penalty", 3),
-    "loss": ("loss", 4),
+    "loss": ("loss", 3),
     "exact_match": ("exact match, %", 2),
     "steps_per_second": ("steps/s", 2),
 }
-_FILES_ONLY = {"chrF++", "TER", "brevity penalty"}  # Terminals are narrow.
+# A terminal may have 80 columns.
+_FILES_ONLY = {"chrF++", "TER", "brevity penalty", "steps/s"}
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 _MISSING = "–"
 
@@ -132,7 +133,7 @@ def table(report: Mapping[str, Any]) -> str:
     for name, summary in tables.items():
         (_, *head), *rows = scores(report, summary, hidden=_FILES_ONLY)
         text += tabulate.tabulate(
-            rows,
+            [[cell.replace(" ± ", "±") for cell in row] for row in rows],
             [name, *(title.replace(" ", "\n", 1) for title in head)],
             tablefmt="plain",
             disable_numparse=True,

@@ -95,7 +95,7 @@ class RunsTest(folders.TestCase):
             "b=HERE/b-seed*,HERE/a-seed1", "--num_samples=2"
         )
         self.assertEqual(code, 0, err)
-        self.assertRegex(out, r"(?m)^b .* 2\.5000 ± 0\.0000 +0\.00 ")
+        self.assertRegex(out, r"(?m)^b .* 2\.500±0\.000 +0\.00$")
         report = self.report()
         self.assertEqual(report["labels"], ["b", "a"])
         self.assertEqual(

@@ -103,7 +103,7 @@ class ReportHtmlTest(content_test.ContentTestCase):
             "test split, 4 lines; 5 updates in each run; seeds 1, 2.",
             "label BLEU chrF chrF++ TER length ratio brevity penalty loss",
             "rel 94.60 ± 7.64 99.75 ± 0.35 99.40 ± 0.84 3.12 ± 4.42 1.060 "
-            "1.000 2.0000 ± 1.4142 87.50 3.00",
+            "1.000 2.000 ± 1.414 87.50 3.00",
             "abs 2 90 1.50 (0.50) 150 (0.50) 20",
             "only if p is below 0.05: with equally good labels",
             "abs BLEU 94.60 29.06 +65.54 -51.50 to +182.58 0.11 +5.09 to "
