@@ -26,7 +26,6 @@ go to a file, the scores.
 """
 
 import contextlib
-import io
 import json
 import math
 import os
@@ -79,7 +78,6 @@ FLAGS.define_strings(
     "draw at random: sampling_method=random, sampling_temp, "
     "sampling_keep_top_k, sampling_top_p, random_seed.",
     prefix_file="For each line, the beginning of its translation.",
-    attention_to_file="File for the attention weights, as JSON lines.",
     score_file="Lines of input<TAB>target. For each, the natural logarithm of "
     "the target's probability is written.",
 )
@@ -106,7 +104,7 @@ scores.define_language_pair(
 scores.define_tokenizer(FLAGS)
 scores.define_scale(FLAGS)
 
-_OUTPUTS = "decode_to_file", "attention_to_file", "score_json"
+_OUTPUTS = "decode_to_file", "score_json"
 _FILES_TO_READ = (
     "decode_from_file",
     "decode_reference",
@@ -119,9 +117,9 @@ FLAGS.exclusive(
     "decode_from_file", "decode_interactive", "score_file", "test_set"
 )
 for _other in ("decode_interactive", "score_file", "test_set"):
-    for _name in ("decode_reference", "prefix_file", "attention_to_file"):
+    for _name in ("decode_reference", "prefix_file"):
         FLAGS.exclusive(_name, _other)
-for _other in ("score_file", "prefix_file", "attention_to_file"):
+for _other in ("score_file", "prefix_file"):
     FLAGS.exclusive("split_sentences", _other)
 FLAGS.exclusive("decode_to_file", "decode_interactive")
 FLAGS.exclusive("score_file", "export_dir")
@@ -292,7 +290,6 @@ def decode(
     translations = translator.translations(
         lines,
         decode_hparams,
-        with_attention=bool(FLAGS.attention_to_file),
         prefix=prefix,
         progress=progress,
         **({"chunk_lines": 1} if typed else {"first_lines": 1024}),
@@ -301,14 +298,9 @@ def decode(
         # A batch system that ends the job sends SIGTERM.
         signals.caught() if to_file else contextlib.nullcontext(),
         text.writer(to_file, sys.stdout.buffer, tell_kept) as write,
-        text.writer(
-            FLAGS.attention_to_file, io.BytesIO(), tell_kept
-        ) as write_attention,
     ):
         for translation in translations:
             write(translation_line(translation, decode_hparams))
-            if FLAGS.attention_to_file:
-                write_attention(attention_line(translation.attention[0]))
             count += 1
             if is_scored:
                 best_texts.append(translation.texts[0])
@@ -383,28 +375,6 @@ def translation_line(
         if is_aligned:
             fields.append(translation.alignment(i))
     return "\t".join(fields)
-
-
-def attention_line(attention: Any) -> str:
-    """Returns a translation's attention as a JSON object in one line.
-
-    Its `attention` has a row for each target piece, with the mean weight of
-    each source piece over all layers and heads; its `alignment` has the index
-    of the source piece with the largest weight, from 0.
-
-    Args:
-        attention: `engines.Attention`, or None for a blank line.
-    """
-    if attention is None:
-        return json.dumps({"source": [], "target": [], "attention": []})
-    mean = attention.weights.mean(axis=(0, 1))
-    record = {
-        "source": attention.source,
-        "target": attention.target,
-        "alignment": mean.argmax(axis=1).tolist(),
-        "attention": [[round(w, 4) for w in row] for row in mean.tolist()],
-    }
-    return json.dumps(record, ensure_ascii=False)
 
 
 def tell_kept(path: str, number: int) -> None:

@@ -14,12 +14,10 @@ import time
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
 from absl.testing import parameterized
 
 from relpos_tf import errors
 from relpos_tf.bin import decoder
-from relpos_tf.decoding import engines
 from relpos_tf.decoding import loading
 from relpos_tf.decoding import model_engine
 from relpos_tf.decoding import translator as translator_lib
@@ -464,28 +462,3 @@ class DecoderTest(folders.TestCase):
         _, out, err = self.decode(flag)
         self.assertEqual(out, b"nan\nnan\n")
         self.assertIn("NaN logits. The weights of there/ckpt-7 are", err)
-
-
-class LineTest(absltest.TestCase):
-    def test_attention_is_the_mean_over_layers_and_heads(self):
-        weights = np.zeros([2, 2, 1, 3], np.float32)
-        weights[..., 0] = 0.25
-        weights[0, :, :, 1] = 0.75
-        weights[1, 0, :, 2] = 0.75
-        weights[1, 1, :, 1] = 0.75
-        found = json.loads(decoder.attention_line(None))
-        self.assertEqual(found["attention"], [])
-        attention = engines.Attention(
-            ["\xe4", "b", "</s>"], ["x"], weights, [0, 0], [0]
-        )
-        line = decoder.attention_line(attention)
-        self.assertIn("\xe4", line)
-        self.assertEqual(
-            json.loads(line),
-            {
-                "source": ["\xe4", "b", "</s>"],
-                "target": ["x"],
-                "alignment": [1],
-                "attention": [[0.25, 0.5625, 0.1875]],
-            },
-        )
