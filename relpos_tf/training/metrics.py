@@ -47,7 +47,8 @@ _SIGNS = {
     "score the plain text.",
     " @-@ |@@( |$)|\u2581": "they look tokenized; score detokenized text.",
     "\t": "they have columns; score the first, as by cut -f1.",
-    _BROKEN: "they are broken UTF-8; convert Latin-1, as with iconv.",
+    _BROKEN: "they are broken UTF-8; convert Latin-1 by iconv, unless a model "
+    "chose these bytes.",
 }
 # A few commas after a blank are slips; a majority comes from a tokenizer.
 _MANY_COMMAS = 3
