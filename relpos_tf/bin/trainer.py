@@ -138,7 +138,7 @@ def train(problem, hparams, output_dir: str) -> None:
         # Its moving averages are scored, if it has any.
         decay = run.read_hparams().moving_average_decay
         hparams = hparams.replace(moving_average_decay=decay)
-        run_setup.check_same_run(run, hparams, problem, FLAGS.data_dir, {})
+        run_setup.check_same_run(run, hparams, problem, FLAGS.data_dir)
     else:
         hosts.chief_writes(
             lambda: run_setup.write_run(

@@ -102,7 +102,10 @@ class RunDir:
         path = self.path / _FLAGS
         if not path.is_file():
             return {}
-        return parse_flags(path.read_text(encoding="utf-8", errors="replace"))
+        text = path.read_text(encoding="utf-8", errors="replace")
+        lines = filter(None, text.split("\n"))
+        pairs = (line.removeprefix("--").partition("=") for line in lines)
+        return {name: value for name, _, value in pairs}
 
     def write_flags(self, text: str) -> None:
         """Writes flags.txt: the command line of the last start of training."""
@@ -247,18 +250,6 @@ class RunDir:
     def _write(self, name: str, content: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         files.write(self.path / name, content)
-
-
-def parse_flags(text: str) -> dict[str, str]:
-    r"""Parses lines `--name=value`; returns the values by name.
-
-    Example:
-    >>> parse_flags("--random_seed=3\n--nodeterministic\n")
-    {'random_seed': '3', 'nodeterministic': ''}
-    """
-    lines = filter(None, text.split("\n"))
-    pairs = (line.removeprefix("--").partition("=") for line in lines)
-    return {name: value for name, _, value in pairs}
 
 
 def remove_left_overs(directory: str | pathlib.Path) -> None:

@@ -144,8 +144,7 @@ def write_run(
     searched = decode_hparam.DecodeHParams().fill(hparams)
     searched.check_beam_size(hparams.vocab_size)
     if run.is_trained():
-        flags = run_dir.parse_flags(flags_text)
-        check_same_run(run, hparams, problem, data_dir, flags)
+        check_same_run(run, hparams, problem, data_dir)
         if not run_dir.all_steps(run.path):
             raise errors.UserError(
                 f"The run {run.path} has an average, but no checkpoint to go "
@@ -197,7 +196,6 @@ def check_same_run(
     hparams: hparam.HParams,
     problem: problem_lib.Problem,
     data_dir: str,
-    flags: Mapping[str, str],
 ) -> None:
     """Compares a run with the model and the data to resume or score it with.
 
@@ -208,7 +206,6 @@ def check_same_run(
         hparams: `hparam.HParams`, with the tokenizer's `vocab_size`.
         problem: a prepared `Problem`.
         data_dir: str. The folder where it was prepared.
-        flags: The new values by name, or none.
 
     Raises:
         UserError: a different architecture, tokenizer or training data,
@@ -230,14 +227,6 @@ def check_same_run(
         "another one."
         for split in changed
     ]
-    before = run.read_flags()
-    before_asked = before.get("bleu_tokenize", "")
-    asked = flags.get("bleu_tokenize", before_asked)
-    if before and asked != before_asked:
-        warnings.append(
-            f"bleu_tokenize was {before_asked!r} in this run so far and is now "
-            f"{asked!r}: the run's earlier BLEU counts other tokens."
-        )
     for warning in warnings:
         _log.warning("%s", warning)
 
@@ -274,7 +263,6 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
     corpora = problem.corpora(data_dir)
     total = sum(corpus.pairs for corpus in corpora)
     tags = problem.train_tags or [""] * len(corpora)
-    vocabulary = tokenizer_lib.load(problem.tokenizer_path(data_dir))
     for number, (corpus, tag) in enumerate(zip(corpora, tags, strict=True), 1):
         name = f"{number}, tag {tag}" if tag else f"{number}"
         line = f"Corpus {name}: {corpus.pairs:,} pairs"
@@ -282,10 +270,6 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
             times = corpus.share * total / corpus.pairs
             line += f", {100 * corpus.share:.3g} % of the training pairs, "
             line += f"read {times:.3g} times in an epoch"
-        if tag:
-            count, share = tokenizer_lib.fit(vocabulary, [tag])
-            line += f"; the tag is {count:.0f} pieces, "
-            line += f"{share * count:.0f} of them bytes"
         if tag or corpus.share is not None:
             _log.info("%s.", line)
     if not step:

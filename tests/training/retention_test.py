@@ -224,7 +224,7 @@ class ConditionsTest(tiny_runs.TestCase):
         for path in whole.run.path.glob("ckpt-*"):
             path.unlink()
         run_setup.check_same_run(
-            whole.run, whole.hparams, self.problem, self.data_dir, {}
+            whole.run, whole.hparams, self.problem, self.data_dir
         )
         trainer = self.trainer_of(whole.run, whole.hparams)
         self.assertEqual(metrics.read_bytes(), before)
