@@ -10,6 +10,7 @@ are not those of `examples/surface_noise.py`. `--export_dir` takes the place of
 `--output_dir`.
 """
 
+import logging
 import pathlib
 import re
 
@@ -70,6 +71,7 @@ def main():
     parser.add_argument("--lines", type=int, default=500)
     args = parser.parse_args()
     common.import_tensorflow(1)
+    logging.getLogger("relpos_tf").setLevel(logging.ERROR)
     import sacrebleu
 
     import relpos_tf
@@ -79,7 +81,7 @@ def main():
         pathlib.Path(path).read_text(encoding="utf-8").split("\n")[: args.lines]
         for path in (args.source, args.reference)
     )
-    print(f"{'form':24}{'BLEU':>6}{'chrF':>6}")
+    print(f"{'lower-cased':24}{'BLEU':>6}{'chrF':>6}")
     for name, change in FORMS.items():
         found = translator.translate([change(line) for line in sources])
         found = [text.lower() for text in found]

@@ -211,6 +211,7 @@ def main():
     for side, path in enumerate([args.noisy_source, args.noisy_target]):
         text = "".join(f"{pair[side]}\n" for pair in pairs)
         pathlib.Path(path).write_text(text, encoding="utf-8", newline="\n")
+    print(f"{len(pairs):,} pairs: {args.noisy_source}, {args.noisy_target}")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ only, none.
 """
 
 import pathlib
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,10 +44,12 @@ from relpos_tf.comparison import grid as grid_lib
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import variants as variants_lib
+from relpos_tf.problems import test_sets
 from relpos_tf.training import run_config
 from relpos_tf.utils import locks
 from relpos_tf.utils import paths
 from relpos_tf.utils import signals
+from relpos_tf.utils import terminal
 
 FLAGS = command.Flags()
 
@@ -139,6 +142,8 @@ def main() -> int:
         labels += dict.fromkeys(run.label for run in runs)
         labels += dict.fromkeys(one.label for one in outputs)
         variants_lib.check_labels(labels)
+    if FLAGS.scale:
+        check_scale(runs)
     if FLAGS.baseline and FLAGS.baseline not in labels:
         raise command.UsageError(
             f"--baseline must be one of the labels {', '.join(labels)}. "
@@ -211,6 +216,18 @@ def check_flags() -> None:
     elif FLAGS.problem:
         with command.flag_value("problem"):
             registry.problem(FLAGS.problem)
+
+
+def check_scale(runs: Sequence[runs_lib.Run]) -> None:
+    """Raises UsageError if Moses does not know the target language."""
+    from relpos_tf.training import metrics  # imports sacreBLEU
+
+    with command.flag_value("scale"):
+        metrics.check_moses_language(
+            test_sets.problem_of(runs[0].files)["target_language"]
+            if runs
+            else command.make_problem(FLAGS).target_language
+        )
 
 
 def make_variants() -> list[variants_lib.Variant]:
@@ -343,7 +360,8 @@ def report(
     report_lib.write(content, folder)
     for warning in content["warnings"]:
         command.logger().warning("%s", warning)
-    command.write(report_lib.table(content))
+    table = report_lib.table(content)
+    command.write(terminal.wrapped(table, sys.stdout))
     return int(bool(content["missing"]))
 
 

@@ -305,7 +305,8 @@ def decode(
             if is_scored:
                 best_texts.append(translation.texts[0])
     speed = terminal.rate(count / max(time.monotonic() - started, 1e-3))
-    command.logger().info("Lines: %d, %s a second.", count, speed)
+    where = f" {to_file} is written." if to_file else ""
+    command.logger().info("Lines: %d, %s a second.%s", count, speed, where)
     return best_texts
 
 

@@ -88,6 +88,9 @@ def main() -> None:
         **search,
     )
     command.logger().info("Exported %s to %s.", path, written)
+    if FLAGS.format != "argos":
+        call = command.call_of("decoder", f"--export_dir={written}")
+        command.logger().info("Translate with:\n  %s", call)
 
 
 run = command.program(main)

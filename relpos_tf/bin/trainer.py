@@ -86,9 +86,10 @@ def main() -> None:
         try:
             train(problem, hparams, output_dir)
         except KeyboardInterrupt:
+            step = max(run_dir.all_steps(output_dir), default=0)
             command.logger().info(
-                "Stopped; saved up to step %d. Run again with:\n  %s",
-                max(run_dir.all_steps(output_dir), default=0),
+                "Stopped; %s. Run again with:\n  %s",
+                f"saved up to step {step}" if step else "no step is saved",
                 command.command_line(),
             )
             raise
@@ -122,7 +123,8 @@ def train(problem, hparams, output_dir: str) -> None:
     if run.is_trained():
         start = output_dir  # The run that it started from is no longer needed.
     elif start:
-        checkpoints.resolve(start)  # raises if there is none
+        checkpoints.candidates(start)  # raises if there is none
+        run_setup.check_sizes(start, hparams)
     problem = run_setup.with_tokenizer_of(problem, FLAGS.data_dir, start)
     if hosts.is_chief:  # The others only read.
         check_folders(problem, output_dir)

@@ -12,7 +12,6 @@ from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.comparison import scoring
 from relpos_tf.comparison import segment_scores
 from relpos_tf.problems import test_sets
-from relpos_tf.training import metrics
 
 _MISSING = "Training or scoring has failed; see the logs. Not in the report:"
 
@@ -27,7 +26,6 @@ def collect(
     outputs: Sequence[outputs_lib.Output] = (),
     tuning: Sequence[dict[str, Any]] = (),
     segments: Sequence[str] = (),
-    scale: str | None = None,
     **options,
 ) -> dict[str, Any]:
     """Scores the runs that are finished and returns the report.
@@ -43,7 +41,6 @@ def collect(
         outputs: Translations of other systems; they come last.
         tuning: The entries of `tuning.choose`, if there was a grid.
         segments: As `segment_scores.read` takes them.
-        scale: As of `corpus_measures.of_language`.
         **options: Other arguments of `content.make`.
 
     Raises:
@@ -67,8 +64,6 @@ def collect(
         warnings += filter(None, (run.files.unfinished() for run in runs))
     warnings += _warnings_of_tuning(tuning, sets[0])
     # Mistakes are found before minutes of translation.
-    if scale:
-        metrics.check_moses_language(problem["target_language"])
     others = [outputs_lib.read(one, sets) for one in outputs]
     lines = len(sets[0].sources)
     measures = segment_scores.read(segments, [*runs, *outputs], lines)
@@ -82,7 +77,6 @@ def collect(
         warnings=warnings,
         tuning=tuning,
         segments=measures,
-        scale=scale,
         **options,
     )
     return report | {"missing": missing}

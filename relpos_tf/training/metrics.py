@@ -419,7 +419,8 @@ def _format_warnings(side: str, lines: Sequence[str]) -> list[str]:
     for sign, advice in _SIGNS.items():
         found = [m[0] for m in map(re.compile(sign).search, lines) if m]
         if len(found) > (sign != _BROKEN) * _CHANCE * len(lines):
-            line = f'{len(found)} lines of the {side} hold "{found[0]}"'
+            shown = found[0].replace("\t", "\\t")
+            line = f'{len(found)} lines of the {side} hold "{shown}"'
             warnings.append(f"{line}: {advice}")
     commas = sum(line.count(",") for line in lines)
     spaced = sum(line.count(" ,") for line in lines)

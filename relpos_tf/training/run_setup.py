@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from relpos_tf import errors
@@ -30,6 +31,11 @@ _log = logging.getLogger("relpos_tf")
 _FOLDERS = frozenset({"data_dir", "tmp_dir", "output_dir", "usr_dir"})
 # A vocabulary of another language needs more ids for a word, by a factor.
 _POOR_FIT, _USUAL_FIT = 2.0, 1.5
+_MOST_MEASURED = 1000  # pairs
+_SIZES = (
+    *("hidden_size", "filter_size", "num_hidden_layers"),
+    *("num_encoder_layers", "num_decoder_layers"),
+)
 
 
 def check_same_start(
@@ -78,6 +84,25 @@ def with_tokenizer_of(
             return problem
     _log.info("The vocabulary is that of %s.", start)
     return dataclasses.replace(problem, tokenizer_file=path)
+
+
+def check_sizes(start: str, hparams: hparam.HParams) -> None:
+    """Raises UserError unless a model has the sizes of `--warm_start_from`.
+
+    The weights of another size would be refused, but after the data are
+    prepared, and one by one.
+    """
+    old = run_dir.run_of(start).read_hparams()
+    listed = [
+        f"{name}={before} (now {now})"
+        for name, (before, now) in hparam.differences(old, hparams).items()
+        if name in _SIZES
+    ]
+    if listed:
+        raise errors.UserError(
+            f"--warm_start_from={start} has {', '.join(listed)}. Give its "
+            "--hparams_set and --hparams."
+        )
 
 
 def share_data(
@@ -300,7 +325,11 @@ def _describe_vocabulary(problem, data_dir, start):
 
 
 def _vocabulary_fit(problem, data_dir):
-    """Returns how well the vocabulary fits the development set."""
-    source, target = problem.lines(data_dir, "dev")
-    tokens = tokenizer_lib.load(problem.tokenizer_path(data_dir))
-    return tokenizer_lib.fit(tokens, source + target)
+    """Returns how well the vocabulary fits the training text, by a sample."""
+    tokens = problem.tokens(data_dir, "train")
+    vocabulary = tokenizer_lib.load(problem.tokenizer_path(data_dir))
+    pairs = np.arange(0, len(tokens), -(-len(tokens) // _MOST_MEASURED))
+    starts, sizes = tokens.starts(pairs), tokens.lengths[pairs]
+    rows = tokens.rows(starts.ravel(), sizes.ravel())
+    texts = np.split(rows.ids, np.cumsum(rows.lengths)[:-1])
+    return tokenizer_lib.fit(vocabulary, map(vocabulary.decode, texts))

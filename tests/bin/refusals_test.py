@@ -72,6 +72,7 @@ TABLE = {
             "--output_dir: Expected a folder a is a file",
         ),
         (f"{SETS} --problem=nothing", "--problem: `nothing`"),
+        (f"{SETS} --problem=algorithmic_copy --scale=wmt14", "--scale: Moses"),
         (f"{SETS} --baseline=x", "--baseline transformer_tiny. Received: x"),
         (f"{SETS} --outputs=x", "--outputs: LABEL=FILE 'x'"),
         (f"{SETS} --outputs=transformer_tiny=a", "--outputs: no run or set"),

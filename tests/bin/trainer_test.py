@@ -19,6 +19,7 @@ from tests import tiny_run
 from tests.bin import calls
 from tests.campaigns import kill
 
+SIZES = "hidden_size=16,filter_size=29,num_heads=2,num_hidden_layers=1"
 OWN = "--problem=translate_files --dev_source=a --dev_target=a"
 
 
@@ -58,7 +59,8 @@ class TrainerTest(folders.TestCase):
             found, err = replace_training(effect, f"--output_dir={self.folder}")
             self.assertEqual(found, code)
             said, again, end = err.split("\n  ")[0], *err.splitlines()[1:]
-            self.assertIn(f"saved up to step {step}. Run again with:", said)
+            kept = f"saved up to step {step}" if step else "no step is saved"
+            self.assertIn(f"Stopped; {kept}. Run again with:", said)
             self.assertNotEmpty(shlex.split(again))
             self.assertEqual(end, f"relpos-trainer: stopped by {word}.")
 
@@ -118,6 +120,7 @@ class VocabularyTest(folders.TestCase):
                 f"--data_dir={self.data_dir}",
                 f"--output_dir={self.folder / output_dir}",
                 f"--warm_start_from={self.base}",
+                f"--hparams={SIZES}",
             )
         return code, err
 

@@ -5,7 +5,6 @@ from unittest import mock
 
 import tensorflow as tf
 
-from relpos_tf import errors
 from relpos_tf import registry
 from relpos_tf.comparison import collection
 from relpos_tf.comparison import jobs
@@ -92,14 +91,6 @@ class ScoresTest(ScoresTestCase):
         self.enter_context(
             mock.patch.object(evaluation, "teacher_forced", examples.quick_loss)
         )
-
-    def test_a_scale_of_a_language_without_moses_rules_is_refused_first(self):
-        problem = {**self.problem, "target_language": "zh"}
-        self.run.files.write_problem(problem)
-        data, out = str(self.folder / "data"), self.folder / "out"
-        with self.assertRaisesRegex(errors.UserError, "Received: 'zh'"):
-            collection.collect([self.run], 0, data, out, scale="wmt14")
-        self.process.assert_not_called()
 
     def test_scores_are_computed_again_only_after_a_change(self):
         first = self.score()

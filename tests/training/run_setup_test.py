@@ -217,6 +217,22 @@ class StartTest(parameterized.TestCase):
         self.assertEqual(compared[1], compared[3])
 
 
+class WarmStartTest(folders.TestCase):
+    def test_other_sizes_than_the_runs_are_refused(self):
+        run = run_dir.RunDir(self.folder)
+        run.write_hparams(HPARAMS)
+        more = {"vocab_size": 9, "pos": "emb", "train_steps": 7}
+        run_setup.check_sizes(str(self.folder), HPARAMS.replace(**more))
+        for name in ("hidden_size", "filter_size", "num_decoder_layers"):
+            now = getattr(HPARAMS, name) + 4
+            with self.assertRaisesRegex(
+                errors.UserError, rf"{name}=\d+ \(now {now}\)\. Give"
+            ):
+                run_setup.check_sizes(
+                    str(self.folder), HPARAMS.replace(**{name: now})
+                )
+
+
 class VocabularyTest(folders.TestCase):
     def described(self, pets, folder, step, warm_start_from=""):
         """Returns the last record that a run logs about its data."""
@@ -239,9 +255,10 @@ class VocabularyTest(folders.TestCase):
         old = str(folder / "old")
         write_run(old, pets, folder)
         given = run_setup.with_tokenizer_of(
-            problem_test.make([(line, line)], [(line, line)]), "", old
+            problem_test.make([(line, line)] * 3, [("dogs", "dogs")]), "", old
         )
         given.prepare(folder)
+        # The development text of both may be the same.
         record = self.described(given, folder, 0, old)
         self.assertEqual(record.levelname, level)
         self.assertRegex(record.getMessage(), expected)
