@@ -84,22 +84,6 @@ class DistributedDocTest(absltest.TestCase):
                 (done.stdout.strip(), done.returncode), (expected, code)
             )
 
-    def test_slurm_array_translates_each_line_once(self):
-        script = only_block("#!/bin/bash\n#SBATCH --array")
-        folder = pathlib.Path(self.create_tempdir().full_path)
-        lines = [f"{i}\n" for i in range(1000)]
-        folder.joinpath("mono.de").write_text("".join(lines))
-        decoder = 'relpos-decoder() { cp "${1#*=}" "${2#*=}"; }'
-        for task in range(1, 9):
-            subprocess.run(
-                ["bash", "-c", f"{decoder}\n{script}"],
-                cwd=folder,
-                env=os.environ | {"SLURM_ARRAY_TASK_ID": str(task)},
-                check=True,
-            )
-        parts = [folder / f"part-{task}.en" for task in range(1, 9)]
-        self.assertEqual("".join(p.read_text() for p in parts), "".join(lines))
-
     def test_kubernetes(self):
         job = ROOT.joinpath("deploy/kubernetes.yaml").read_text()
         script = re.search(r"args:\n +- \|\n((?: {10,}.*\n)+)", job)[1]
