@@ -78,7 +78,7 @@ class CorpusBleuTest(parameterized.TestCase):
         ("Ein gro@@ ßer Hund", '1 lines of the {} hold "@@ "'),
         ("Das ist gro@@", '1 lines of the {} hold "@@"'),
         ("▁Ein ▁Hund", '1 lines of the {} hold "▁"'),
-        ("Zwei Hunde\tEin Hund", '1 lines of the {} hold "\t"'),
+        ("Zwei Hunde\tEin Hund", '1 lines of the {} hold "\\t"'),
         ("a , b , c , d, e", "3 of 4 commas in the {} follow a blank"),
     )
     def test_text_that_is_not_plain_warns_about_its_side(self, line, warning):
