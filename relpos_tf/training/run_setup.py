@@ -92,7 +92,11 @@ def check_sizes(start: str, hparams: hparam.HParams) -> None:
     The weights of another size would be refused, but after the data are
     prepared, and one by one.
     """
-    old = run_dir.run_of(start).read_hparams()
+    try:
+        run = run_dir.run_of(start)
+    except errors.UserError:
+        return  # a checkpoint without a run
+    old = run.read_hparams()
     listed = [
         f"{name}={before} (now {now})"
         for name, (before, now) in hparam.differences(old, hparams).items()

@@ -220,6 +220,7 @@ class StartTest(parameterized.TestCase):
 class WarmStartTest(folders.TestCase):
     def test_other_sizes_than_the_runs_are_refused(self):
         run = run_dir.RunDir(self.folder)
+        run_setup.check_sizes(str(self.folder), HPARAMS)  # as yet unknown
         run.write_hparams(HPARAMS)
         more = {"vocab_size": 9, "pos": "emb", "train_steps": 7}
         run_setup.check_sizes(str(self.folder), HPARAMS.replace(**more))
