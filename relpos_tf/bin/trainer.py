@@ -124,8 +124,8 @@ def train(problem, hparams, output_dir: str) -> None:
     if run.is_trained():
         start = output_dir  # The run that it started from is no longer needed.
     elif start:
-        start = checkpoints.resolve(start)  # raises if there is none
-        config = dataclasses.replace(config, warm_start_from=start)
+        found = checkpoints.resolve(start)  # raises if there is none
+        config = dataclasses.replace(config, warm_start_from=found)
         run_setup.check_sizes(start, hparams)
     problem = run_setup.with_tokenizer_of(problem, FLAGS.data_dir, start)
     if hosts.is_chief:  # The others only read.
