@@ -397,3 +397,9 @@ def differences(first: HParams, second: HParams) -> dict[str, tuple[Any, Any]]:
     """Returns `{name: (first's value, second's)}` where the two differ."""
     a, b = first.to_dict(), second.to_dict()
     return {name: (a[name], b[name]) for name in a if a[name] != b[name]}
+
+
+def changes(old: HParams, new: HParams) -> dict[str, str]:
+    """Returns `{name: "name=old (now new)"}` where the two differ."""
+    found = differences(old, new)
+    return {name: f"{name}={a} (now {b})" for name, (a, b) in found.items()}

@@ -63,6 +63,8 @@ def main() -> None:
             metrics.check_moses_language(FLAGS.tokenized_language)
     target = FLAGS.language_pair.partition("-")[2]
     language = FLAGS.tokenized_language or target
+    if FLAGS.scale:
+        scores.check_scale(language)
     tokenize = metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
     found, lines = scores.score(
         translations, references, language, tokenize, FLAGS.scale

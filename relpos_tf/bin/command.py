@@ -63,7 +63,7 @@ from relpos_tf.utils import terminal
 from relpos_tf.utils import text as text_lib
 
 # Looked for before TensorFlow, which is slow, is imported.
-_NEEDED = "tensorflow", "sentencepiece", "sacrebleu", "tensorflow_text"
+_NEEDED = "tensorflow keras sentencepiece sacrebleu tensorflow_text".split()
 _HELP_FLAGS = {"-h", "--h", "-help", "--help", "--helpshort", "--helpfull"}
 _KINDS = {bool: "bool", float: "float", int: "integer", str: "string"}
 _NOT_PATHS = {"cors_origin", "host", "train_tags"}  # may have a colon

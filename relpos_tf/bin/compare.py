@@ -142,8 +142,6 @@ def main() -> int:
         labels += dict.fromkeys(run.label for run in runs)
         labels += dict.fromkeys(one.label for one in outputs)
         variants_lib.check_labels(labels)
-    if FLAGS.scale:
-        check_scale(runs)
     if FLAGS.baseline and FLAGS.baseline not in labels:
         raise command.UsageError(
             f"--baseline must be one of the labels {', '.join(labels)}. "
@@ -166,6 +164,12 @@ def main() -> int:
     if variants:
         command.require(FLAGS, "problem", "seeds")
         runs, train_steps = make_runs(variants, folder / "runs", grid)
+    if FLAGS.scale:
+        scores.check_scale(
+            command.make_problem(FLAGS).target_language
+            if variants
+            else test_sets.problem_of(runs[0].files)["target_language"]
+        )
     if FLAGS.print_commands and print_unfinished(runs, train_steps):
         return 0
     with signals.caught():
@@ -216,18 +220,6 @@ def check_flags() -> None:
     elif FLAGS.problem:
         with command.flag_value("problem"):
             registry.problem(FLAGS.problem)
-
-
-def check_scale(runs: Sequence[runs_lib.Run]) -> None:
-    """Raises UsageError if Moses does not know the target language."""
-    from relpos_tf.training import metrics  # imports sacreBLEU
-
-    with command.flag_value("scale"):
-        metrics.check_moses_language(
-            test_sets.problem_of(runs[0].files)["target_language"]
-            if runs
-            else command.make_problem(FLAGS).target_language
-        )
 
 
 def make_variants() -> list[variants_lib.Variant]:
@@ -360,8 +352,8 @@ def report(
     report_lib.write(content, folder)
     for warning in content["warnings"]:
         command.logger().warning("%s", warning)
-    table = report_lib.table(content)
-    command.write(terminal.wrapped(table, sys.stdout))
+    command.write(report_lib.table(content))
+    command.write(terminal.wrapped(f"{content['verdict']}\n", sys.stdout))
     return int(bool(content["missing"]))
 
 

@@ -151,6 +151,8 @@ def main() -> None:
     pairs = pairs_to_score() if FLAGS.score_file else []
     path = FLAGS.output_dir or FLAGS.checkpoint_path or FLAGS.export_dir
     path = path or run_dir.latest_run("runs")
+    if FLAGS.scale:
+        scores.check_scale(languages_of(path)[1])
     sets = open_test_sets(path)
     translator = load(path)
     command.logger().info("Using %s.", translator.engine.name)

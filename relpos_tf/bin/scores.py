@@ -32,6 +32,14 @@ def define_scale(flag_values: command.Flags) -> None:
     )
 
 
+def check_scale(language: str) -> None:
+    """Raises UsageError, which names --scale, for a language without it."""
+    from relpos_tf.training import metrics  # imports sacreBLEU
+
+    with command.flag_value("scale"):
+        metrics.check_moses_language(language)
+
+
 def define_language_pair(flag_values: command.Flags, text: str) -> None:
     """Defines --language_pair."""
     flag_values.define_string("language_pair", "", text)
@@ -110,10 +118,9 @@ def score(
         value, signature = metric.corpus_score(*sides), metric.get_signature()
         shown[name] = value.score, str(signature)
     if scale or language in metrics.MOSES_LANGUAGES:
-        with command.flag_value("scale"):
-            shown["tokenized BLEU"] = metrics.tokenized_bleu(
-                translations, references, language, scale or metrics.MULTI30K
-            )
+        shown["tokenized BLEU"] = metrics.tokenized_bleu(
+            translations, references, language, scale or metrics.MULTI30K
+        )
     record, lines = dataclasses.asdict(found), []
     for name, (value, signature) in shown.items():
         field = metrics.field(name)

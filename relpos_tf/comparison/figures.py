@@ -159,7 +159,13 @@ def learning_curve(
 
     def draw(axes):
         for label, curves in by_label.items():
-            _draw_curves(axes, label, curves, _style(report, label))
+            # At a step that a seed lacks, the mean would jump.
+            steps = sorted(set.intersection(*map(set, curves)))
+            means = [
+                statistics.fmean(x[step] for x in curves) for step in steps
+            ]
+            style = _style(report, label)
+            axes.plot(steps, means, label=_name(label), **style)
         axes.locator_params(axis="x", nbins=6, integer=True)
         axes.xaxis.set_major_formatter("{x:,.0f}")
 
@@ -167,26 +173,9 @@ def learning_curve(
     return Picture(
         _svg(draw, 2.8, report["labels"], xlabel="step", ylabel=axis),
         f"{title[0].upper()}{title[1:]}",
-        "Thick: the mean over seeds; thin: each seed.",
+        "The mean over seeds; the table of BLEU has each.",
         f"{title} of {', '.join(by_label)}.",
     )
-
-
-def _draw_curves(axes, label, curves, style):
-    """Draws the curves of the seeds, and their mean."""
-    # At a step that a seed lacks, the mean would jump.
-    steps = sorted(set.intersection(*map(set, curves)))
-    means = [statistics.fmean(x[step] for x in curves) for step in steps]
-    if len(curves) > 1:
-        for curve in curves:
-            axes.plot(
-                curve.keys(),
-                curve.values(),
-                color=style["color"],
-                alpha=0.45,
-                linewidth=0.7,
-            )
-    axes.plot(steps, means, label=_name(label), **style)
 
 
 def _svg(draw, height, labels=(), grid="y", **names) -> str:

@@ -124,7 +124,7 @@ def page(report: Mapping[str, Any]) -> str:
 
 
 def table(report: Mapping[str, Any]) -> str:
-    """Returns the scores and the verdict as lines for a terminal."""
+    """Returns the scores as lines for a terminal."""
     import tabulate  # comes with sacreBLEU
 
     tables = {"": report["summary"]}
@@ -140,7 +140,7 @@ def table(report: Mapping[str, Any]) -> str:
             colalign=("left", *["right"] * len(head)),
         )
         text += "\n\n"
-    return f"{text}{report['verdict']}\n"
+    return text
 
 
 def scores(

@@ -209,12 +209,8 @@ def check_resumable(
     """
     if not run.files.is_trained():
         return
-    differences = hparam.differences(run.files.read_hparams(), hparams)
-    listed = [
-        f"{name}={old} (now {new})"
-        for name, (old, new) in differences.items()
-        if name not in variants_lib.NOT_OF_SETS
-    ]
+    changes = hparam.changes(run.files.read_hparams(), hparams)
+    listed = [changes[n] for n in changes if n not in variants_lib.NOT_OF_SETS]
     names = [*_COMPARED_FLAGS]
     if hparams.average_checkpoints > 1:
         names.append(_FLAG_OF_AVERAGES)

@@ -228,8 +228,9 @@ def resolve(path: str | pathlib.Path) -> str:
     prefix, _ = _first_whole(named, prefixes)
     run = run_dir.run_of(prefix)
     best, averages = run.best(), run_dir.all_steps(run.path / run_dir.AVERAGE)
-    is_best = best is None or prefix == str(run.path / f"ckpt-{best}")
-    others = "" if is_best else f" (best: ckpt-{best})"
+    others = ""
+    if best is not None and prefix != str(run.path / f"ckpt-{best}"):
+        others = f" (best: ckpt-{best})"
     if averages and averages[-1] < run_dir.checkpoint_step(prefix):
         others += f" (older: {run_dir.AVERAGE}/ckpt-{averages[-1]})"
     _log.info("%s stands for %s%s.", path, prefix, others)

@@ -330,12 +330,11 @@ def check_same_architecture(
     of_model = {*hparam.model_fields()} - {"relative_attention_implementation"}
     if "emb" in (old.pos, old.decoder_pos):
         of_model |= {"max_length"}
-    fatal = {n: v for n, v in changed.items() if n in of_model}
-    if fatal:
-        listed = ", ".join(f"{n}={a} (now {b})" for n, (a, b) in fatal.items())
+    changes = hparam.changes(old, new)
+    if fatal := [changes[name] for name in changes if name in of_model]:
         raise errors.UserError(
-            f"The run was trained with {listed}. Resume with the same hparams, "
-            "or name another --output_dir."
+            f"The run was trained with {', '.join(fatal)}. Resume with the "
+            "same hparams, or name another --output_dir."
         )
     return [
         f"{name} was {a} in this run so far and is now {b}."

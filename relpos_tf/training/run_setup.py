@@ -32,9 +32,13 @@ _FOLDERS = frozenset({"data_dir", "tmp_dir", "output_dir", "usr_dir"})
 # A vocabulary of another language needs more ids for a word, by a factor.
 _POOR_FIT, _USUAL_FIT = 2.0, 1.5
 _MOST_MEASURED = 1000  # pairs
+# Hparams of which another value always means other shapes of weights.
 _SIZES = (
-    *("hidden_size", "filter_size", "num_hidden_layers"),
-    *("num_encoder_layers", "num_decoder_layers"),
+    "hidden_size",
+    "filter_size",
+    "num_hidden_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
 )
 
 
@@ -96,15 +100,10 @@ def check_sizes(start: str, hparams: hparam.HParams) -> None:
         run = run_dir.run_of(start)
     except errors.UserError:
         return  # a checkpoint without a run
-    old = run.read_hparams()
-    listed = [
-        f"{name}={before} (now {now})"
-        for name, (before, now) in hparam.differences(old, hparams).items()
-        if name in _SIZES
-    ]
-    if listed:
+    changes = hparam.changes(run.read_hparams(), hparams)
+    if other := [changes[name] for name in changes if name in _SIZES]:
         raise errors.UserError(
-            f"--warm_start_from={start} has {', '.join(listed)}. Give its "
+            f"--warm_start_from={start} has {', '.join(other)}. Give its "
             "--hparams_set and --hparams."
         )
 

@@ -414,19 +414,20 @@ class ProcessTest(parameterized.TestCase):
         self.assertEqual(done.stderr, "own tensorflow\nlater\n")
 
     def test_a_missing_package_is_named_before_tensorflow_loads(self):
-        code = """
-            def main():
-                sys.modules["sentencepiece"] = None
-                try:
-                    command.import_tensorflow()
-                finally:
-                    print("tensorflow" in sys.modules)
-            command.run(main)
-            """
-        done = run(code)
-        self.assertEqual((done.returncode, done.stdout), (1, "False\n"))
-        words = "relpos-x: Expected the package sentencepiece, .*translate"
-        self.assertRegex(done.stderr, rf"\A{words}[^\n]*\n\Z")
+        for name in ("keras", "sentencepiece"):
+            code = f"""
+                def main():
+                    sys.modules["{name}"] = None
+                    try:
+                        command.import_tensorflow()
+                    finally:
+                        print("tensorflow" in sys.modules)
+                command.run(main)
+                """
+            done = run(code)
+            self.assertEqual((done.returncode, done.stdout), (1, "False\n"))
+            words = f"relpos-x: Expected the package {name}, .*translate"
+            self.assertRegex(done.stderr, rf"\A{words}[^\n]*\n\Z")
 
 
 class OutputTest(absltest.TestCase):

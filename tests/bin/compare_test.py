@@ -74,7 +74,7 @@ class RunsTest(folders.TestCase):
     def setUp(self):
         super().setUp()
         examples.copy(self.folder)
-        self.enter_context(examples.scores_in_this_process())
+        self.process = self.enter_context(examples.scores_in_this_process())
         self.enter_context(examples.quick())
 
     def compare(self, runs, *more):
@@ -111,6 +111,14 @@ class RunsTest(folders.TestCase):
         self.assertIn("b-seed2 has not ended: it has 7 of 100,000 upd", err)
         self.assertIn(report["verdict"], out)
         report_lib.page.assert_called_once_with(report)
+
+    def test_a_scale_of_a_language_without_it_is_refused_first(self):
+        run = run_dir.RunDir(self.folder / "a-seed1")
+        run.write_problem(run.read_problem() | {"target_language": "zh"})
+        code, out, err = self.compare("HERE/a-seed1", "--scale=wmt14")
+        self.assertEqual((code, out), (2, ""))
+        self.assertRegex(err, "--scale: .*Moses.*Received: 'zh'")
+        self.process.assert_not_called()
 
     def test_files_of_others_stand_beside_the_runs(self):
         examples.add_run(self.folder, "b-seed1", 2)

@@ -100,10 +100,11 @@ class DecoderTest(folders.TestCase):
         expected += "\ufffd TWO \ufffd\nLAST\n"
         self.assertEqual(out, expected.encode())
         target = self.folder / "target"
-        code, nothing, _ = self.decode(
+        code, nothing, said = self.decode(
             f"--decode_from_file={self.write_bytes('source', text)}",
             f"--decode_to_file={target}",
         )
+        self.assertIn(f" a second. {target} is written.\n", said)
         self.assertEqual((code, nothing, target.read_bytes()), (0, b"", out))
         self.assertCountEqual(os.listdir(self.folder), ["source", "target"])
         self.assertIn("Using there.", err)

@@ -75,6 +75,7 @@ class ExportTest(absltest.TestCase):
         folder = run / "export_ctranslate2"
         self.assertIn(f"{run}/{result} (best: ckpt-{step}).\n", err)
         self.assertIn(f"Exported {run} to {folder}.", err)
+        self.assertEndsWith(err, f"  relpos-decoder --export_dir={folder}\n")
         info = json.loads((folder / "export_info.json").read_text())
         self.assertEqual(info["checkpoint"], f"{run}/{result}")
         self.assertEqual(info["quantization"], "int8")

@@ -72,7 +72,10 @@ TABLE = {
             "--output_dir: Expected a folder a is a file",
         ),
         (f"{SETS} --problem=nothing", "--problem: `nothing`"),
-        (f"{SETS} --problem=algorithmic_copy --scale=wmt14", "--scale: Moses"),
+        (
+            f"{SETS} --problem=algorithmic_copy --output_dir=x --scale=wmt14",
+            "--scale: Moses",
+        ),
         (f"{SETS} --baseline=x", "--baseline transformer_tiny. Received: x"),
         (f"{SETS} --outputs=x", "--outputs: LABEL=FILE 'x'"),
         (f"{SETS} --outputs=transformer_tiny=a", "--outputs: no run or set"),
@@ -110,6 +113,11 @@ TABLE = {
         ("--score_json=x", "--score_json it needs --decode_reference|test_set"),
         ("--test_set=all --decode_from_file=a", "--test_set one of"),
         ("--bleu_tokenize=zh", "--bleu_tokenize it needs --decode_reference"),
+        (
+            "--output_dir=run --decode_from_file=a --decode_reference=a "
+            "--language_pair=en-zh --scale=wmt14",
+            "--scale: Moses 'zh'",
+        ),
         ("--score_file=a --decode_hparams=alpha=1", "--decode_hparams one of"),
         ("--split_sentences --decode_hparams=n_best=2", "one sentence a line"),
         ("--data_dir=x", "--data_dir it needs --test_set"),
