@@ -107,7 +107,7 @@ class VocabularyTest(folders.TestCase):
         self.data_dir = self.folder / "data"
         shutil.copytree(tiny_run.path(), self.base)
 
-    def train(self, output_dir="run"):
+    def train(self, output_dir="run", sizes=SIZES):
         """Runs the command; returns the exit code and standard error."""
         with (
             mock.patch.object(trainer_lib, "Trainer") as made,
@@ -120,7 +120,7 @@ class VocabularyTest(folders.TestCase):
                 f"--data_dir={self.data_dir}",
                 f"--output_dir={self.folder / output_dir}",
                 f"--warm_start_from={self.base}",
-                f"--hparams={SIZES}",
+                f"--hparams={sizes}",
             )
         return code, err
 
@@ -150,6 +150,12 @@ class VocabularyTest(folders.TestCase):
         code, err = self.train()
         self.assertEqual(code, 1)
         self.assertRegex(err, "run/tokenizer.model.*damaged")
+        self.assertFalse(self.data_dir.exists())
+
+    def test_a_start_of_another_size_is_refused_before_data_are_made(self):
+        code, err = self.train("new", SIZES.replace("=16", "=32"))
+        self.assertEqual(code, 1)
+        self.assertRegex(err, r"base has hidden_size=16 \(now 32\)\. Give its")
         self.assertFalse(self.data_dir.exists())
 
     def test_a_start_that_is_not_there_is_refused_before_data_are_made(self):

@@ -494,10 +494,13 @@ class ResultTest(folders.TestCase):
         path = self.run.path / "best"
         with self.assertRaisesRegex(errors.UserError, "best, which does not"):
             checkpoints.resolve(path)
+        self.assertNotIn("(best", self.name()[1][0])
         self.run.mark(run_dir.BEST, 9)
         self.run.mark(run_dir.BEST, 11)  # somebody has removed it
         for name in ("best", "best/", "./best", "average/../best"):
-            self.assertEqual(self.name(name)[0], "ckpt-9")
+            found, said = self.name(name)
+            self.assertEqual(found, "ckpt-9")
+            self.assertNotIn("(best", said[0])
         self.assertIn("(best: ckpt-9)", self.name()[1][0])
         manager = checkpoints.CheckpointManager(self.run.path, {}, keep_max=1)
         manager.save(12)
