@@ -41,30 +41,15 @@ class Cluster:
         addresses: tuple of str, HOST:PORT of each host. The first is the
             chief, which alone writes the run's directory.
         index: int. This host's place in `addresses`.
-        first_worker: int. Number of hosts before the job "worker".
     """
 
     addresses: tuple[str, ...]
     index: int
-    first_worker: int = 0
 
     def name(self, index: int) -> str:
         """Returns a host's name in messages: "host 1 (ADDRESS)"."""
         title = "the chief" if index == 0 else f"host {index}"
         return f"{title} ({self.addresses[index]})"
-
-    def failed_host(self, report: str) -> str:
-        """Returns the name of the host that TensorFlow reports, or ""."""
-        match = re.search(
-            r"/job:(worker|chief)/(?:replica:0/)?task:(\d+)",
-            report.rpartition("aborted by")[2],
-        )
-        if match is None:
-            return ""
-        offset = self.first_worker if match[1] == "worker" else 0
-        index = offset + int(match[2])
-        is_other = index != self.index and index < len(self.addresses)
-        return self.name(index) if is_other else ""
 
 
 def from_environment() -> Cluster | None:
@@ -96,7 +81,7 @@ def from_environment() -> Cluster | None:
         ) from error
     if len(chief) + len(workers) == 1:
         return None
-    return Cluster((*chief, *workers), offset + resolver.task_id, len(chief))
+    return Cluster((*chief, *workers), offset + resolver.task_id)
 
 
 def split(address: str) -> tuple[str, int]:

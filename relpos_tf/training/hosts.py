@@ -159,9 +159,8 @@ class Hosts:
         except _HOST_FAILURES as error:
             if self.number == 1:
                 raise
-            name = self._cluster.failed_host(str(error)) or "another host"
             raise errors.UserError(
-                f"The connection is lost: {name} has ended or cannot be "
+                "The connection is lost: another host has ended or cannot be "
                 "reached. See its messages, then run the same command on all "
                 "hosts again: the run resumes from its last checkpoint."
             ) from error

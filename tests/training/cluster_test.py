@@ -95,19 +95,6 @@ class ClusterTest(parameterized.TestCase):
         found = cluster_of({"worker": [address, "b:2"]}, type="worker", index=1)
         self.assertEqual(found.addresses[0], address)
 
-    @parameterized.parameters(
-        (0, 0, "/job:worker/replica:0/task:2 is down", "host 2 (c:3)"),
-        (0, 0, "Socket closed", ""),
-        (0, 0, "/job:worker/task:7", ""),
-        (1, 1, "/job:chief/task:0", "the chief (a:1)"),
-        (1, 1, "/job:worker/task:0", ""),
-        (0, 1, "/job:worker/task:0", "host 1 (b:2)"),
-    )
-    def test_failed_host_is_named(self, index, first_worker, cause, name):
-        hosts = cluster.Cluster(("a:1", "b:2", "c:3"), index, first_worker)
-        own = "on /job:worker/replica:0/task:0: Collective ops is aborted by"
-        self.assertEqual(hosts.failed_host(f"{own}: {cause}"), name)
-
 
 def free_addresses(number):
     """Returns addresses of ports that were free a moment ago."""
