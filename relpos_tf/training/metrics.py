@@ -40,18 +40,16 @@ _WITHOUT_BLANKS = re.compile(
 # A line of plain text may hold a sign by chance; 4 % of tokenized captions have
 # a hyphen. A broken character is never meant.
 _BROKEN, _CHANCE = "\ufffd", 0.02
-# Signs that lines are not plain text. The second: Moses' hyphens, the pieces of
-# BPE and those of SentencePiece.
+# Signs that lines are not plain text. The second: commas and hyphens of Moses'
+# tokenizer, the pieces of BPE and those of SentencePiece.
 _SIGNS = {
     r"(?i)</?(refset|srcset|tstset|mteval|doc|seg|hl)\b": "they are markup; "
     "score the plain text.",
-    " @-@ |@@( |$)|\u2581": "they look tokenized; score detokenized text.",
+    " , | @-@ |@@( |$)|\u2581": "they look tokenized; score detokenized text.",
     "\t": "they have columns; score the first, as by cut -f1.",
     _BROKEN: "they are broken UTF-8; convert Latin-1 by iconv, unless a model "
     "chose these bytes.",
 }
-# A few commas after a blank are slips; a majority comes from a tokenizer.
-_MANY_COMMAS = 3
 # For others, Moses' tokenizer takes the rules of English without a word.
 MOSES_LANGUAGES = "cs", "de", "en", "es", "fr", "it", "nl", "pl", "pt", "sv"
 
@@ -422,11 +420,4 @@ def _format_warnings(side: str, lines: Sequence[str]) -> list[str]:
             shown = found[0].replace("\t", "\\t")
             line = f'{len(found)} lines of the {side} hold "{shown}"'
             warnings.append(f"{line}: {advice}")
-    commas = sum(line.count(",") for line in lines)
-    spaced = sum(line.count(" ,") for line in lines)
-    if spaced >= _MANY_COMMAS and 2 * spaced > commas:
-        warnings.append(
-            f"{spaced} of {commas} commas in the {side} follow a blank: the "
-            "text looks tokenized; score detokenized text."
-        )
     return warnings

@@ -79,7 +79,7 @@ class CorpusBleuTest(parameterized.TestCase):
         ("Das ist gro@@", '1 lines of the {} hold "@@"'),
         ("▁Ein ▁Hund", '1 lines of the {} hold "▁"'),
         ("Zwei Hunde\tEin Hund", '1 lines of the {} hold "\\t"'),
-        ("a , b , c , d, e", "3 of 4 commas in the {} follow a blank"),
+        ("a , b , c , d, e", '1 lines of the {} hold " , "'),
     )
     def test_text_that_is_not_plain_warns_about_its_side(self, line, warning):
         plain = dict.fromkeys(("hypotheses", "references"), ["plain text"])
