@@ -197,7 +197,7 @@ def exact_matches(
     """Returns of each hypothesis whether it equals a reference."""
     lines, streams = comparable(hypotheses, references)
     return [
-        # As in sacreBLEU, a blank one beside others is none.
+        # A blank one beside others is none.
         one in (list(filter(None, own)) or own)
         for one, *own in zip(lines, *streams, strict=True)
     ]
@@ -385,8 +385,16 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
         references: The lines; of each, one or a tuple of several.
         tokenize: str. The tokenizer for BLEU.
     """
-    references = list(itertools.chain(*_columns(references)))
+    columns = _columns(references)
+    references = list(itertools.chain(*columns))
     warnings = _format_warnings("references", references)
+    is_text = [[bool(spelling.compose(x)) for x in own] for own in columns]
+    if number := sum(len({*row}) > 1 for row in zip(*is_text, strict=True)):
+        warnings.append(
+            f"{number} of {len(columns[0])} lines have a blank reference beside "
+            "others. sacreBLEU takes it for a short one, so the penalty for "
+            "short output is too small."
+        )
     plain = (" ".join(line.split()) for line in references)
     if number := sum(spelling.compose(line) != line for line in plain):
         warnings.append(

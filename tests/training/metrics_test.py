@@ -234,6 +234,11 @@ class SeveralReferencesTest(absltest.TestCase):
             ["", "", "Dog"], [("Hund", ""), ("", ""), ("Dog", "Hund")]
         )
         self.assertEqual(found, [False, True, True])
+        # sacreBLEU counts it as a short one, which a warning says.
+        rows = [("a b c d e f g h i j", " \u200b"), ("The cat sat .",) * 2]
+        found = metrics.corpus_bleu(["a b c d", "The cat sat ."], rows)
+        self.assertEqual(found.brevity_penalty, 1)
+        self.assertStartsWith(found.warnings[1], "1 of 2 lines have a blank")
 
 
 class TokenizedBleuTest(absltest.TestCase):
