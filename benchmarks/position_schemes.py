@@ -52,8 +52,6 @@ SCHEMES = {
         f"{_RELATIVE},{_CONVOLUTIONAL},attention_window_heads=3"
     ),
     "directions": "encoder_attention_direction=split",
-    "additive": "attention_score=additive",
-    "feature-wise": "attention_score=feature_wise",
 }
 MEMORY_STEPS = 3
 

@@ -139,9 +139,6 @@ class HParams(fields.Record):
     relative_attention_num_buckets: int = number(32, 4, 1000, when=_T5)
     # The distance where the last bucket begins.
     relative_attention_max_distance: int = number(128, 2, 10_000, when=_T5)
-    # How queries and keys are compared: by products, additively (Bahdanau et
-    # al., 2015), or for each feature (Shen et al., 2018).
-    attention_score: str = choice("dot_product", "additive", "feature_wise")
     # The farthest position that self-attention sees; 0: any.
     attention_window: int = number(0, most=1_000_000)
     # The heads whose keys and values a query sees, its own in the middle; odd.

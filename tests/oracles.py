@@ -420,9 +420,6 @@ def block(
         kind["t5"] = most, memory is None
     if hparams.max_relative_position_right >= 0:
         kind["left"] = hparams.max_relative_position
-    score = {}
-    if hparams.attention_score == "feature_wise":
-        score["score"] = "feature_wise"
     if memory is None:
         kind["direction"] = hparams.encoder_attention_direction
 
@@ -434,16 +431,14 @@ def block(
     x = around(
         "self_attention",
         x,
-        lambda y: multihead(part, heads, y, y, allowed, **kind, **score),
+        lambda y: multihead(part, heads, y, y, allowed, **kind),
     )
     if memory is not None:
         cross = under(weights, "encdec_attention")
         x = around(
             "encdec_attention",
             x,
-            lambda y: multihead(
-                cross, heads, y, memory, memory_allowed, **score
-            ),
+            lambda y: multihead(cross, heads, y, memory, memory_allowed),
         )
     return around("ffn", x, lambda y: feed_forward(under(weights, "ffn"), y))
 

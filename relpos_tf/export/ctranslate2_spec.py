@@ -68,7 +68,6 @@ def check(hparams: hparam.HParams) -> None:
     schemes = (
         *arguments.encoder_positions(hparams)[0],
         *arguments.decoder_positions(hparams)[0],
-        *arguments.source_positions(hparams),
     )
     reasons = [scheme.why_not_ctranslate2() for scheme in schemes]
     reasons += [

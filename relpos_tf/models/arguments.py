@@ -2,7 +2,6 @@
 
 from relpos_tf import hparam
 from relpos_tf import registry
-from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import fire
@@ -50,13 +49,6 @@ _SELF_ATTENTION = {
     "dot_product_transformer_xl": lambda *_: transformer_xl.TransformerXL(),
 }
 
-# attention_score: the scheme of all attention.
-_SCORES = {
-    "dot_product": None,
-    "additive": additive.Additive,
-    "feature_wise": additive.FeatureWise,
-}
-
 Positions = tuple[scheme.Scheme, ...]
 
 
@@ -85,11 +77,7 @@ def _self_attention(hparams, layers, is_encoder):
         relative = make(hparams, is_encoder)
     else:
         relative = registry.self_attention_type(kind, hparams, is_encoder)
-    schemes = [relative]
-    if score := _SCORES[hparams.attention_score]:
-        # Shaw's vectors are added within the score.
-        is_shaw = isinstance(relative, shaw.Shaw)
-        schemes = [score(relative)] if is_shaw else [score(), relative]
+    plain = [relative] if relative else []
     gaussian, windows = [], []
     if hparams.localness != "none":
         gaussian.append(
@@ -99,7 +87,6 @@ def _self_attention(hparams, layers, is_encoder):
         windows.append(head_window.HeadWindow(hparams.attention_window_heads))
     if hparams.attention_window:
         windows.append(window.Window(hparams.attention_window))
-    plain = [one for one in schemes if one]
 
     def of_layer(layer):
         def has(lowest):  # 0: in every layer of both stacks
@@ -109,12 +96,6 @@ def _self_attention(hparams, layers, is_encoder):
         return *plain, *local, *windows * has(hparams.attention_window_layers)
 
     return [of_layer(layer) for layer in range(layers)]
-
-
-def source_positions(hparams: hparam.HParams) -> Positions:
-    """Returns the schemes of the decoder's attention to the source."""
-    score = _SCORES[hparams.attention_score]
-    return (score(),) if score else ()
 
 
 def positions_summary(hparams: hparam.HParams) -> str:

@@ -148,7 +148,6 @@ class Transformer(keras.Model):
         self.decoder_blocks = tuple(
             blocks.DecoderBlock(
                 *arguments.block_arguments(hparams, positions),
-                arguments.source_positions(hparams),
                 **policy,
                 name=f"decoder_layer_{i}",
             )

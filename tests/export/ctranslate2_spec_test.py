@@ -102,8 +102,6 @@ REFUSED = {
         ABSOLUTE | {"decoder_self_attention_type": "dot_product_relative"},
         "leaves out absolute.*pos=timing",
     ),
-    "additive": ({"attention_score": "additive"}, "additive score"),
-    "feature_wise": ({"attention_score": "feature_wise"}, "feature-wise"),
     "no_norm": ({"layer_postprocess_sequence": "da"}, "has no norm"),
 }
 

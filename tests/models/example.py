@@ -63,9 +63,7 @@ VARIANTS = {
     "attention_window_layers=1",
     # In all layers of both stacks.
     "window_of_heads": f"{_SINUSOIDS},attention_window_heads=3",
-    "feature_wise": "attention_score=feature_wise,"
-    "encoder_attention_direction=split",
-    "additive": "attention_score=additive,encoder_attention_direction=forward",
+    "directions": "encoder_attention_direction=split",
 }
 INPUTS = np.array([[5, 7, 11, 3, 1], [13, 2, 1, 0, 0], [22, 1, 0, 0, 0]])
 TARGETS = np.array(
