@@ -126,7 +126,7 @@ def train(problem, hparams, output_dir: str) -> None:
     elif start:
         found = checkpoints.resolve(start)  # raises if there is none
         config = dataclasses.replace(config, warm_start_from=found)
-        run_setup.check_sizes(start, hparams)
+        run_setup.check_same_model(start, hparams)
     problem = run_setup.with_tokenizer_of(problem, FLAGS.data_dir, start)
     if hosts.is_chief:  # The others only read.
         check_folders(problem, output_dir)

@@ -306,13 +306,13 @@ def run_of(path: str | pathlib.Path) -> RunDir:
     )
 
 
-def tokenizer_path_of(run_dir_or_checkpoint: str | pathlib.Path) -> str | None:
-    """Returns the path of a run's tokenizer, or None if there is none."""
-    try:
-        path = run_of(run_dir_or_checkpoint).tokenizer_path
-    except errors.UserError:
-        return None
-    return path if pathlib.Path(path).is_file() else None
+def changes_of_model(old: hparam.HParams, new: hparam.HParams) -> list[str]:
+    """Returns the changes that weights do not allow, "name=old (now new)"."""
+    of_model = {*hparam.model_fields()} - {"relative_attention_implementation"}
+    if "emb" in (old.pos, old.decoder_pos):
+        of_model |= {"max_length"}
+    changes = hparam.changes(old, new)
+    return [changes[name] for name in changes if name in of_model]
 
 
 def check_same_architecture(
@@ -327,11 +327,7 @@ def check_same_architecture(
         UserError: the weights do not allow a difference; all are named.
     """
     changed = hparam.differences(old, new)
-    of_model = {*hparam.model_fields()} - {"relative_attention_implementation"}
-    if "emb" in (old.pos, old.decoder_pos):
-        of_model |= {"max_length"}
-    changes = hparam.changes(old, new)
-    if fatal := [changes[name] for name in changes if name in of_model]:
+    if fatal := changes_of_model(old, new):
         raise errors.UserError(
             f"The run was trained with {', '.join(fatal)}. Resume with the "
             "same hparams, or name another --output_dir."

@@ -391,9 +391,9 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
     is_text = [[bool(spelling.compose(x)) for x in own] for own in columns]
     if number := sum(len({*row}) > 1 for row in zip(*is_text, strict=True)):
         warnings.append(
-            f"{number} of {len(columns[0])} lines have a blank reference beside "
-            "others. sacreBLEU takes it for a short one, so the penalty for "
-            "short output is too small."
+            f"{number} of {len(columns[0])} lines have a blank reference "
+            "beside others. sacreBLEU takes it for a short one, so the penalty "
+            "for short output is too small."
         )
     plain = (" ".join(line.split()) for line in references)
     if number := sum(spelling.compose(line) != line for line in plain):

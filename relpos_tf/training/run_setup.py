@@ -32,14 +32,6 @@ _FOLDERS = frozenset({"data_dir", "tmp_dir", "output_dir", "usr_dir"})
 # A vocabulary of another language needs more ids for a word, by a factor.
 _POOR_FIT, _USUAL_FIT = 2.0, 1.5
 _MOST_MEASURED = 1000  # pairs
-# Hparams of which another value always means other shapes of weights.
-_SIZES = (
-    "hidden_size",
-    "filter_size",
-    "num_hidden_layers",
-    "num_encoder_layers",
-    "num_decoder_layers",
-)
 
 
 def check_same_start(
@@ -72,14 +64,14 @@ def with_tokenizer_of(
     Args:
         problem: a `Problem`.
         data_dir: str. The folder of its prepared data.
-        start: str. A run or a checkpoint, or "". Without a tokenizer there,
-            the problem is returned unchanged.
+        start: str. A run or a checkpoint in one, or "". Without a tokenizer
+            there, the problem is returned unchanged.
 
     Raises:
         UserError: the tokenizer there is damaged.
     """
-    path = run_dir.tokenizer_path_of(start) if start else None
-    if path is None:
+    path = run_dir.run_of(start).tokenizer_path if start else ""
+    if not pathlib.Path(path).is_file():
         return problem
     loading.load_tokenizer(start)  # raises if it is damaged
     if problem.is_prepared(data_dir):
@@ -90,20 +82,19 @@ def with_tokenizer_of(
     return dataclasses.replace(problem, tokenizer_file=path)
 
 
-def check_sizes(start: str, hparams: hparam.HParams) -> None:
-    """Raises UserError unless a model has the sizes of `--warm_start_from`.
+def check_same_model(start: str, hparams: hparam.HParams) -> None:
+    """Raises UserError unless a model is that of `--warm_start_from`.
 
-    The weights of another size would be refused, but after the data are
-    prepared, and one by one.
+    Other weights would be refused one by one, after the data are prepared; and
+    other positions, where they have the same weights, not at all. Embeddings of
+    an unknown tokenizer have no meaning.
     """
-    try:
-        run = run_dir.run_of(start)
-    except errors.UserError:
-        return  # a checkpoint without a run
-    changes = hparam.changes(run.read_hparams(), hparams)
-    if other := [changes[name] for name in changes if name in _SIZES]:
+    loading.load_tokenizer(start)
+    old = run_dir.run_of(start).read_hparams()
+    new = hparams.replace(vocab_size=old.vocab_size)  # It keeps its tokenizer.
+    if changes := run_dir.changes_of_model(old, new):
         raise errors.UserError(
-            f"--warm_start_from={start} has {', '.join(other)}. Give its "
+            f"--warm_start_from={start} has {', '.join(changes)}. Give its "
             "--hparams_set and --hparams."
         )
 
@@ -300,18 +291,14 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
             line += f"read {times:.3g} times in an epoch"
         if tag or corpus.share is not None:
             _log.info("%s.", line)
-    if not step:
-        _describe_vocabulary(problem, data_dir, trainer.config.warm_start_from)
+    if not step and (start := trainer.config.warm_start_from):
+        _describe_vocabulary(problem, data_dir, start)
 
 
 def _describe_vocabulary(problem, data_dir, start):
     """Logs how well the vocabulary of another run fits the new text."""
-    path = run_dir.tokenizer_path_of(start) if start else None
-    if path is None:
-        return
     new = _vocabulary_fit(problem, data_dir)
-    old = run_dir.RunDir(pathlib.Path(path).parent).read_problem()
-    known = old.get("vocabulary_fit")
+    known = run_dir.run_of(start).read_problem().get("vocabulary_fit")
     line = f"{new.ids_per_word:.2f} ids a word, {new.byte_share:.1%} bytes"
     if known:
         line += f"; on the text of {start}: {known[0]:.2f} and {known[1]:.1%}"

@@ -19,7 +19,12 @@ from tests import tiny_run
 from tests.bin import calls
 from tests.campaigns import kill
 
-SIZES = "hidden_size=16,filter_size=29,num_heads=2,num_hidden_layers=1"
+# Those of `tiny_run`.
+SIZES = (
+    "hidden_size=16,filter_size=29,num_heads=2,num_hidden_layers=1,pos=timing,"
+    "max_relative_position=3,heads_share_relative_embedding=false,"
+    "shared_embedding_and_softmax_weights=false"
+)
 OWN = "--problem=translate_files --dev_source=a --dev_target=a"
 
 
@@ -152,10 +157,24 @@ class VocabularyTest(folders.TestCase):
         self.assertRegex(err, "run/tokenizer.model.*damaged")
         self.assertFalse(self.data_dir.exists())
 
-    def test_a_start_of_another_size_is_refused_before_data_are_made(self):
-        code, err = self.train("new", SIZES.replace("=16", "=32"))
+    def test_a_start_of_another_model_is_refused_before_data_are_made(self):
+        for sizes, words in (
+            (SIZES.replace("=16", "=32"), r"hidden_size=16 \(now 32\)"),
+            # It has the same weights.
+            (SIZES.replace("=timing", "=none"), r"pos=timing \(now none\)"),
+        ):
+            code, err = self.train("new", sizes)
+            self.assertEqual(code, 1)
+            self.assertRegex(err, rf"base .*{words}\. Give its --hparams_set")
+            self.assertFalse(self.data_dir.exists())
+        code, err = self.train("new", f"{SIZES},batch_size=500,max_length=9")
+        self.assertEqual(code, 0, err)
+
+    def test_a_start_without_its_tokenizer_is_refused(self):
+        self.base.joinpath("tokenizer.model").unlink()
+        code, err = self.train("new")
         self.assertEqual(code, 1)
-        self.assertRegex(err, r"base has hidden_size=16 \(now 32\)\. Give its")
+        self.assertRegex(err, "base/tokenizer.model")
         self.assertFalse(self.data_dir.exists())
 
     def test_a_start_that_is_not_there_is_refused_before_data_are_made(self):

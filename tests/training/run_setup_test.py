@@ -16,6 +16,7 @@ from relpos_tf.training import hosts
 from relpos_tf.training import run_setup
 from relpos_tf.utils import checked_json
 from tests import folders
+from tests import tiny_run
 from tests.problems import problem_test
 
 HPARAMS = hparam.HParams(hidden_size=16, num_heads=2)
@@ -218,20 +219,20 @@ class StartTest(parameterized.TestCase):
 
 
 class WarmStartTest(folders.TestCase):
-    def test_other_sizes_than_the_runs_are_refused(self):
-        run = run_dir.RunDir(self.folder)
-        run_setup.check_sizes(str(self.folder), HPARAMS)  # as yet unknown
-        run.write_hparams(HPARAMS)
-        more = {"vocab_size": 9, "pos": "emb", "train_steps": 7}
-        run_setup.check_sizes(str(self.folder), HPARAMS.replace(**more))
-        for name in ("hidden_size", "filter_size", "num_decoder_layers"):
-            now = getattr(HPARAMS, name) + 4
+    def test_other_models_than_the_runs_are_refused(self):
+        start, own = str(tiny_run.path()), tiny_run.HPARAMS
+        own = own.replace(num_hidden_layers=1)
+        more = {"vocab_size": 9, "train_steps": 7, "max_length": 9}
+        run_setup.check_same_model(start, own.replace(**more))
+        for name, value in (
+            ("hidden_size", 20),
+            ("num_decoder_layers", 5),
+            ("norm_epsilon", 1e-4),
+        ):
             with self.assertRaisesRegex(
-                errors.UserError, rf"{name}=\d+ \(now {now}\)\. Give"
+                errors.UserError, rf"{name}=\S+ \(now {value}\)\. Give"
             ):
-                run_setup.check_sizes(
-                    str(self.folder), HPARAMS.replace(**{name: now})
-                )
+                run_setup.check_same_model(start, own.replace(**{name: value}))
 
 
 class VocabularyTest(folders.TestCase):
