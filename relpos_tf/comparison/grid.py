@@ -51,10 +51,17 @@ def expand(
         variants: The variants.
 
     Raises:
-        UserError: see `axes`; a variant cannot have the values of a point; or
-            a field has no effect in any variant.
+        UserError: see `axes`; a variant cannot have the values of a point, or
+            its changes set a field; or a field has no effect in any variant.
     """
     by_name = axes(text)
+    for one in variants:
+        changed = fields.parse(one.overrides, hparam.HParams).keys() & by_name
+        if changed:
+            raise errors.UserError(
+                f"`{min(changed)}` is set for {one.label}: by its preset, by "
+                "--hparams or by --train_max_length. Tune another field."
+            )
     sides = [[f"{name}={v}" for v in by_name[name]] for name in by_name]
     points = [*map(",".join, itertools.product(*sides))]
     expanded = [

@@ -34,6 +34,10 @@ def expand(text):
     return grid.expand(text, [one])
 
 
+def expand_preset(text, *preset):
+    return grid.expand(text, variants.of_preset(*preset))
+
+
 def plan(*labels):
     """Plans runs whose directories may be those of others."""
     made = [
@@ -61,6 +65,16 @@ REFUSALS = (
     (grid.axes, "alpha=1,1.0", "alpha once 1,1.0"),
     (grid.axes, "train_steps=5,6", "train_steps the same in all runs"),
     (expand, "learning_rate=1,2", "`learning_rate` no effect =legacy"),
+    (
+        expand_preset,
+        ("max_relative_position=4,8", "depth", TINY, ""),
+        "`max_relative_position` is set for k=1-layers=1: preset",
+    ),
+    (
+        expand_preset,
+        ("alpha=1,2;max_length=5,6", "table1", TINY, "", "max_length=9"),
+        "`max_length` relative: --train_max_length",
+    ),
     (
         variants.of_sets,
         (
