@@ -80,7 +80,7 @@ def make(
     report = {
         "title": f"{problem['problem']}: {', '.join(by_label)}",
         "command": command,
-        "setup": _setup(problem, sets[0], scores["runs"], trained[0]),
+        "setup": _setup(problem, sets, scores["runs"], trained),
         "problem": problem["problem"],
         "split": sets[0].name,
         "lines": len(sets[0].sources),
@@ -135,30 +135,39 @@ def _group(results, baseline):
     return by_label
 
 
-def _setup(problem, test_set, rows, run):
+def _setup(problem, sets, rows, runs):
     """Returns a paragraph about the trainings, for a paper."""
-    hparams, versions = run.files.read_hparams(), run.versions()
-    ours = [row for row in rows if row["train_steps"] is not None]
-    steps, seeds = (
-        " or ".join(dict.fromkeys(words))
-        for words in (
-            (f"{row['train_steps']:,}" for row in ours),
-            (str(row["seed"]) for row in ours if row["seed"] is not None),
-        )
+    hparams = [run.files.read_hparams() for run in runs]
+    versions = [run.versions() for run in runs]
+    tokens = (
+        x.batch_size * max(x.optimizer_multistep_accumulate_steps, 1)
+        for x in hparams
     )
+    ours = [row for row in rows if row["train_steps"] is not None]
     pairs = problem.get("train_pairs")
+
+    def listed(values, form=""):
+        return " or ".join(
+            dict.fromkeys(format(x, form) for x in values if x is not None)
+        )
+
+    def of_all(name):
+        return listed(x.get(name) or "unknown" for x in versions)
+
     return (
         f"{problem['problem']}, {problem['source_language']} to "
         f"{problem['target_language']}: "
         + (f"{pairs:,} training pairs, " if pairs else "")
-        + f"{hparams.vocab_size:,} pieces. {steps} updates of "
-        f"{hparams.batch_size:,} padded tokens for each replica, seed {seeds}; "
-        f"{versions.get('device') or 'unknown device'}. Scored on "
-        f"{test_set.name}, {len(test_set.sources):,} lines, beam "
-        f"{hparams.beam_size}, alpha {hparams.alpha:g}. relpos_tf "
-        f"{versions['relpos_tf']} (sources "
-        f"{versions.get('relpos_tf sources', 'unknown')}), "
-        f"TensorFlow {versions['tensorflow']}, Keras {versions['keras']}; "
+        + f"{listed((x.vocab_size for x in hparams), ',')} pieces. "
+        f"{listed((x['train_steps'] for x in ours), ',')} updates of "
+        f"{listed(tokens, ',')} padded tokens for each replica, seed "
+        f"{listed(x['seed'] for x in ours)}; device: {of_all('device')}. "
+        "Scored on "
+        + ", ".join(f"{x.name} ({len(x.sources):,} lines)" for x in sets)
+        + f", beam {listed(x.beam_size for x in hparams)}, alpha "
+        f"{listed((x.alpha for x in hparams), 'g')}. relpos_tf "
+        f"{of_all('relpos_tf')} (sources {of_all('relpos_tf sources')}), "
+        f"TensorFlow {of_all('tensorflow')}, Keras {of_all('keras')}; "
         f"{datetime.date.today()}."
     )
 

@@ -214,6 +214,8 @@ def _svg(draw, height, labels=(), grid="y", **names) -> str:
         drawing = figure.Figure(figsize=size, layout="constrained")
         axes = drawing.add_subplot(**names)
         draw(axes)
+        low, high = axes.axis()[:2] if grid == "x" else axes.axis()[2:]
+        axes.set(**{f"{grid}lim": (max(low, 0.0), high)})  # No measure is less.
         axes.grid(axis=grid, color=_PALE, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.tick_params(length=0)

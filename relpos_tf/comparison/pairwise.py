@@ -161,6 +161,8 @@ def verdict(
     """
     best = max(summary, key=lambda row: row["bleu_mean"])
     words = [f"{best['label']} has the highest BLEU, {best['bleu_mean']:.1f}."]
+    if best["bleu_mean"] < 0.05:  # shown as 0.0
+        words = ["No label reaches 0.1 BLEU."]
     words += map(_sentence, pairs)
     if any(None in (pair["spread_a"], pair["spread_b"]) for pair in pairs):
         words.append(
@@ -182,14 +184,11 @@ def _sentence(pair):
     if difference < 0:
         a, b = b, a
     amount = f"{abs(difference):.1f} {pair['measure']}"
-    if pair["p_corrected"] is None:
-        return f"{a} has {amount} more than {b}, which cannot be tested."
     p = format_p(pair["p_corrected"])
     if pair["is_beyond_chance"]:
         return f"{a} is better than {b} by {amount} (p = {p})."
-    return (
-        f"{a} and {b} differ by {amount}, which chance may explain (p = {p})."
-    )
+    reason = "cannot be tested" if p == "–" else f"chance may explain (p = {p})"
+    return f"{a} and {b} differ by {amount}, which {reason}."
 
 
 def format_p(value: float | None) -> str:

@@ -8,8 +8,10 @@ import base64
 import csv
 import functools
 import io
+import itertools
 import json
 import pathlib
+import re
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -64,11 +66,16 @@ def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
     import tabulate  # comes with sacreBLEU
 
     found = {"setup.txt": f"{report['setup']}\n"}
-    pairs = report["pairs"], *report["pairs_by_measure"].values()
-    for name, table in {
+    pairs = itertools.chain(*report["pairs_by_measure"].values())
+    tables = {
         "scores": scores(report, report["summary"]),
-        "differences": differences(pair for own in pairs for pair in own),
-    }.items():
+        "differences": differences([*report["pairs"], *pairs]),
+    }
+    for one in report["further_test_sets"]:
+        name = one["name"].replace("/", "_")
+        tables[f"scores-{name}"] = scores(report, one["summary"])
+        tables[f"differences-{name}"] = differences(one["pairs"])
+    for name, table in tables.items():
         content = io.StringIO()
         csv.writer(content, lineterminator="\n").writerows(table)
         found[f"{name}.csv"] = content.getvalue()
@@ -79,7 +86,8 @@ def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
             disable_numparse=True,
             colalign=("left", *["right"] * (len(table[0]) - 1)),
         )
-        found[f"{name}.tex"] = f"{latex}\n"
+        # Behind the end of a row, "[" and "*" would be LaTeX's.
+        found[f"{name}.tex"] = re.sub(r"(?m)^ *(?=[\[*])", "{}", latex) + "\n"
     for name, drawn in _figures(report).items():
         for number, picture in enumerate(filter(None, drawn), 1):
             found[f"{name}-{number}.svg"] = picture.svg

@@ -158,15 +158,24 @@ class OtherSystemsTest(ContentTestCase):
         # A file has no lengths of its own.
         self.assertEqual(report["runs"][0]["bleu_by_length"][0]["up_to"], 2)
 
-    def test_setup_of_runs_before_checksums_of_sources_names_each_seed(self):
+    def test_setup_names_each_value_of_the_runs(self):
         results = [self.result("rel", seed) for seed in (0, 20261127)]
         versions = results[0].run.path / "versions.json"
         known = json.loads(versions.read_text("utf-8"))
         del known["relpos_tf sources"]
         versions.write_text(json.dumps(known), "utf-8")
-        setup = self.make(*results)["setup"]
-        self.assertIn("seed 0 or 20261127;", setup)
-        self.assertIn("(sources unknown)", setup)
+        first = hparam.HParams(
+            batch_size=300, optimizer_multistep_accumulate_steps=4, beam_size=1
+        )
+        results[0].run.files.write_hparams(first)
+        setup = self.make(*results, further=[self.more])["setup"]
+        for words in (
+            "seed 0 or 20261127;",
+            "(sources unknown or ",
+            "updates of 1,200 or 4,096 padded tokens",
+            "Scored on test (4 lines), test_2 (2 lines), beam 1 or 4,",
+        ):
+            self.assertIn(words, setup)
 
 
 class TestSetsTest(ContentTestCase):

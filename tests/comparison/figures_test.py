@@ -47,6 +47,20 @@ class FiguresTest(content_test.ContentTestCase):
             },
         )
 
+    def test_no_axis_of_a_measure_goes_below_zero(self):
+        report = self.sample()
+        for run in report["runs"]:
+            run["learning_curve"]["dev"] = [[2, 2.0, 0.0], [5, 2.0, 0.0]]
+            run["bleu"] = 0.0
+        for row in report["summary"]:
+            row |= {"bleu_mean": 0.0, "bleu_spread": 0.0}
+        _, axes = self.curve(report)
+        self.assertEqual(axes.get_ylim()[0], 0.0)
+        with drawn() as made:
+            figures.scores(report)
+        (axes,) = made.call_args[0][0].axes
+        self.assertEqual(axes.get_xlim()[0], 0.0)
+
     def test_mean_is_over_steps_that_all_seeds_have(self):
         report = self.sample()
         report["runs"][0]["learning_curve"]["dev"] = [[5, 2.0, 7.0]]

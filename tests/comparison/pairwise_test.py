@@ -141,8 +141,10 @@ class VerdictTest(absltest.TestCase):
             pairwise.verdict(summary(**of), found),
             "c has the highest BLEU.*a is better than b by 10.0 BLEU .p = "
             "0.003.. c is better than a by 3.0 BLEU .p = 0.02.. a and d .*may "
-            "explain .p = 0.5.. e has 1.0 BLEU more.*cannot be tested.*more "
+            "explain .p = 0.5.. e and a differ by 1.0.*cannot be tested.*more "
             "seeds.*corrected for 3 pairs",
         )
         alone = pairwise.verdict(summary(a=1.0), [])
         self.assertEqual(alone, "a has the highest BLEU, 1.0.")
+        none = pairwise.verdict(summary(a=0.04, b=0.0), [])
+        self.assertEqual(none, "No label reaches 0.1 BLEU.")

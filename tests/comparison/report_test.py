@@ -200,6 +200,31 @@ class ReportHtmlTest(content_test.ContentTestCase):
         self.assertIn("5 updates of 4,096 padded tokens", setup)
         self.assertIn("seed 1 or 2", setup)
 
+    def test_further_test_sets_and_labels_of_latex_signs_are_for_papers(self):
+        self.enter_context(
+            mock.patch.object(figures, "is_available", return_value=False)
+        )
+        report = self.sample()
+        for row, label in zip(report["summary"], ("[a]", "*b"), strict=True):
+            row["label"] = label
+        row = report["summary"][0] | {"bleu_mean": 12.345, "label": "rel"}
+        further = {
+            "name": "multi30k/2017",
+            "lines": 2,
+            "summary": [row],
+            "pairs": [],
+        }
+        report_lib.write(report | {"further_test_sets": [further]}, self.folder)
+        paper = report_lib.paths(self.folder)[-1]
+        latex = (paper / "scores.tex").read_text(encoding="utf-8")
+        self.assertRegex(latex, r"midrule\n{}\[a\] .*\n{}\*b ")
+        lines = (paper / "scores-multi30k_2017.csv").read_text().split("\n")
+        self.assertStartsWith(lines[1], "rel,12.35 ± ")
+        for name in ("scores", "differences"):
+            for suffix in ("csv", "tex"):
+                path = paper / f"{name}-multi30k_2017.{suffix}"
+                self.assertTrue(path.is_file(), path)
+
     def test_the_figures_are_files_as_well(self):
         if not figures.is_available():
             self.skipTest("needs matplotlib")
