@@ -96,18 +96,8 @@ FLAGS.define_integers(
     train_max_length="Train on pairs of at most this number of pieces a side. "
     "0: max_length of the sets.",
 )
-FLAGS.define_integer(
-    "num_samples", 10, "Translations to show in the report.", lower_bound=0
-)
 FLAGS.define_fields(run_config.RunConfig, "local_eval_frequency")
 FLAGS.define_numbers("seeds", ["1"], "Random seeds, each for all sets.")
-FLAGS.define_numbers(
-    "length_buckets",
-    [],
-    "Upper limits of the source lengths to score separately, in pieces with "
-    "EOS. Default: quartiles of the lines; for --preset=length, 1, 1.5 and 2 "
-    "times --train_max_length.",
-)
 FLAGS.define_bool(
     "use_test_set",
     True,
@@ -241,9 +231,7 @@ def make_variants() -> list[variants_lib.Variant]:
 
 
 def length_limits() -> list[int]:
-    """Returns the upper limits of the length buckets; none for quartiles."""
-    if FLAGS.length_buckets:
-        return FLAGS.numbers("length_buckets")
+    """Returns upper limits of source lengths, in pieces; none: quartiles."""
     if FLAGS.preset != "length":
         return []
     longest = FLAGS.train_max_length
@@ -343,7 +331,6 @@ def report(
         tuning=tried,
         segments=FLAGS.segment_scores,
         limits=limits,
-        num_samples=FLAGS.num_samples,
         command=command.command_line(),
         baseline=FLAGS.baseline,
         tokenize=scores.asked_tokenizer(FLAGS, runs[0].files),

@@ -20,6 +20,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
+_NUM_SAMPLES = 10  # lines with their translations
 _WITHOUT_SPREAD = (
     "exact_match",
     "length_ratio",
@@ -35,7 +36,6 @@ def make(
     problem: Mapping[str, Any],
     *,
     limits: Sequence[int] = (),
-    num_samples: int = 10,
     command: str = "",
     warnings: Sequence[str] = (),
     baseline: str = "",
@@ -52,7 +52,6 @@ def make(
         problem: Of `test_sets.problem_of`.
         limits: Upper limits of the length buckets, in pieces with EOS. None:
             quartiles of the lengths.
-        num_samples: int. How many translated lines to show.
         command: str. The command line that makes the report.
         warnings: More warnings, which come first.
         baseline: str. A label to put first, which others are compared with.
@@ -90,7 +89,7 @@ def make(
         "tuning": list(tuning),
         "samples": [
             _sample(by_label, sets[0], index)
-            for index in measures.spread_out(lengths, num_samples)
+            for index in measures.spread_out(lengths, _NUM_SAMPLES)
         ],
         "warnings": list(dict.fromkeys(found)),
         "versions": run_dir.versions(),

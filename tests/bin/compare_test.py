@@ -91,9 +91,7 @@ class RunsTest(folders.TestCase):
     def test_runs_of_two_seeds_become_a_report(self):
         averages.write(examples.add_run(self.folder, "b-seed1"), [7], 7)
         examples.add_run(self.folder, "b-seed2", 2, shift=2)
-        code, out, err = self.compare(
-            "b=HERE/b-seed*,HERE/a-seed1", "--num_samples=2"
-        )
+        code, out, err = self.compare("b=HERE/b-seed*,HERE/a-seed1")
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"(?m)^b .* 2\.500±0\.000 +0\.00$")
         report = self.report()
@@ -103,7 +101,7 @@ class RunsTest(folders.TestCase):
             [("b", 1), ("b", 2), ("a", 1)],
         )
         self.assertEqual(report["split"], "test")
-        self.assertLen(report["samples"], 2)
+        self.assertLen(report["samples"], min(10, report["lines"]))
         self.assertEqual(report["runs"][2]["target_tokens"], 40)
         self.assertEqual(report["runs"][2]["steps_per_second"], 2.5)
         self.assertIn("Not all labels have the same seeds: ", err)
@@ -127,7 +125,6 @@ class RunsTest(folders.TestCase):
         code, out, err = self.compare(
             "HERE/a-seed1,b=HERE/b-seed1",
             f"--outputs=theirs={path}",
-            "--num_samples=1",
         )
         self.assertEqual(code, 0, err)
         report = self.report()

@@ -86,7 +86,7 @@ TABLE = {
         ("--runs=run --print_commands", "--print_commands --runs=''"),
         (f"{SETS} --problem=translate_files", "--train_source is required"),
         (f"{SETS} --train_source=x", "--train_source --problem=translate_fil"),
-        (f"{SETS} --length_buckets=3,x", "--length_buckets whole numbers"),
+        (f"{SETS} --seeds=3,x", "--seeds whole numbers"),
         (f"{SETS} --seeds=2147483648", "seeds up to 2147483647"),
         (
             f"{SETS} --problem=algorithmic_copy --output_dir=x --seeds=",

@@ -126,7 +126,6 @@ class ContentTestCase(folders.TestCase):
         return self.make(
             *results,
             limits=[3],
-            num_samples=1,
             command="relpos-compare --seeds=1,2",
             warnings=["Seed 2 saw fewer tokens."],
             tuning=tuned,
@@ -309,10 +308,11 @@ class MakeTest(ContentTestCase):
             self.assertIn("–", report_lib.table(report))
 
     def test_samples_are_of_the_first_seed_from_short_to_long(self):
-        samples = self.two(num_samples=2)["samples"]
-        self.assertEqual([s["source"] for s in samples], ["a b", "a b c d e f"])
+        samples = {s["source"]: s for s in self.two()["samples"]}
+        by_length = ["g", "a b", "one | <b>two</b>", "a b c d e f"]
+        self.assertEqual(list(samples), by_length)
         translations = dict.fromkeys(("rel", "abs"), REFERENCES[1])
-        self.assertEqual(samples[1]["translations"], translations)
+        self.assertEqual(samples["a b c d e f"]["translations"], translations)
 
 
 class WarningsTest(ContentTestCase):
