@@ -106,7 +106,7 @@ def transformer_rotary() -> hparam.HParams:
         relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_rotary --worker_gpu=8
 
-    Cost: as `transformer_base`. Score: 27.5 BLEU on newstest2014 (sinusoids:
-    27.3), reported by Su et al. (2021), table 1.
+    Cost: as `transformer_base`. Score: 27.5 BLEU on newstest2014 by Su et
+    al. (2021), table 1 (sinusoids: 27.3).
     """
     return _only("dot_product_rotary")

@@ -12,9 +12,9 @@ def transformer_base() -> hparam.HParams:
             --hparams_set=transformer_base --worker_gpu=8
 
     Cost: 100,000 steps of 8 x 4,096 tokens; no checkpoint averaging.
-    Score: 26.5 BLEU (en-de, on --scale=wmt14) and 38.2 (en-fr, tokenized) on
-    newstest2014, reported by Shaw et al. (2018), table 1. The feed-forward size
-    is that paper's 1,024; Vaswani et al. (2017) have 2,048: see
+    Score: 26.5 BLEU on newstest2014 by Shaw et al. (2018), table 1 (en-de, on
+    --scale=wmt14), and 38.2 (en-fr, tokenized). The feed-forward size is that
+    paper's 1,024; Vaswani et al. (2017) have 2,048: see
     `transformer_vaswani_base`.
     """
     return hparam.HParams()
@@ -28,8 +28,8 @@ def transformer_big() -> hparam.HParams:
             --hparams_set=transformer_big --worker_gpu=8
 
     Cost: 300,000 steps of 8 x 4,096 tokens; the last 20 checkpoints are
-    averaged. Score: 27.9 BLEU (en-de, on --scale=wmt14), reported by Shaw et
-    al. (2018), table 1.
+    averaged. Score: 27.9 BLEU on newstest2014 by Shaw et al. (2018), table 1
+    (en-de, on --scale=wmt14).
     """
     return transformer_base().replace(
         hidden_size=1024,
@@ -48,8 +48,8 @@ def transformer_big_enfr() -> hparam.HParams:
         relpos-trainer --problem=translate_enfr_wmt14 \
             --hparams_set=transformer_big_enfr --worker_gpu=8
 
-    Cost: as `transformer_big`. Score: 41.2 BLEU (en-fr, tokenized), reported
-    by Shaw et al. (2018), table 1.
+    Cost: as `transformer_big`. Score: 41.2 BLEU on newstest2014 by Shaw et
+    al. (2018), table 1 (en-fr, tokenized).
     """
     return transformer_big().replace(layer_prepostprocess_dropout=0.1)
 
@@ -66,9 +66,7 @@ def transformer_small() -> hparam.HParams:
     batches and a shorter warm-up than the paper's. The feed-forward layers
     are twice as wide as the model, as in the paper's base model.
 
-    Cost: 80 minutes of one core. Score: 31.23 BLEU on test_2016_flickr,
-    measured by us with one seed, before a fault of bfloat16 gradients was
-    corrected; `transformer_relative_small` had 35.78 then (docs/results.md).
+    Cost: 80 minutes of one core. Score: not measured.
     """
     return transformer_base().replace(
         hidden_size=256,
@@ -89,9 +87,8 @@ def transformer_tiny() -> hparam.HParams:
 
         relpos-trainer --hparams_set=transformer_tiny
 
-    Cost: three to five minutes on one core. Score on the built-in phrases:
-    95.87 % exact match, the mean of three seeds, measured by us
-    (docs/results.md).
+    Cost: three to five minutes on one core. Score: 95.87 % of the built-in
+    phrases exact, the mean of three seeds (docs/results.md).
     """
     return transformer_base().replace(
         hidden_size=128,
@@ -120,8 +117,8 @@ def transformer_multi30k() -> hparam.HParams:
     mean of the last twenty epochs' checkpoints were chosen on `val`, where
     relative positions have .7 BLEU less with the published 8,000 and ten.
 
-    Cost: two hours of one core. Score: 39.65 BLEU on test_2016_flickr (39.95
-    tokenized), measured by us with one seed (docs/results.md).
+    Cost: two hours of one core. Score: 39.65 BLEU on test_2016_flickr with
+    one seed (39.95 tokenized; docs/results.md).
     """
     return transformer_base().replace(
         hidden_size=128,
@@ -164,8 +161,8 @@ def transformer_vaswani_base() -> hparam.HParams:
             --hparams_set=transformer_vaswani_base --worker_gpu=8
 
     Cost: 100,000 steps of about 25,000 tokens; the last 5 checkpoints are
-    averaged. Score: 27.3 BLEU (en-de, on --scale=wmt14), reported by Vaswani
-    et al. (2017).
+    averaged. Score: 27.3 BLEU on newstest2014 by Vaswani et al. (2017; en-de, on
+    --scale=wmt14).
     """
     return transformer_base().replace(filter_size=2048, average_checkpoints=5)
 
@@ -178,7 +175,7 @@ def transformer_vaswani_big() -> hparam.HParams:
             --hparams_set=transformer_vaswani_big --worker_gpu=8
 
     Cost: 300,000 steps of about 25,000 tokens; the last 20 checkpoints are
-    averaged. Score: 28.4 BLEU (en-de, on --scale=wmt14), reported by Vaswani
-    et al. (2017).
+    averaged. Score: 28.4 BLEU on newstest2014 by Vaswani et al. (2017; en-de, on
+    --scale=wmt14).
     """
     return transformer_big()

@@ -22,7 +22,7 @@ from relpos_tf import errors
 from relpos_tf import hparam
 
 _SETS = "relpos_tf.hparams"
-# In docstrings of sets, each up to its first comma.
+# In docstrings of sets, each up to its first comma or bracket.
 _FACTS = re.compile(r"\b(Cost|Score)s?\b[^:.]*: (.+?)(?: \(|[,;.] |\.?$)")
 Made = TypeVar("Made")
 
