@@ -161,8 +161,8 @@ def transformer_vaswani_base() -> hparam.HParams:
             --hparams_set=transformer_vaswani_base --worker_gpu=8
 
     Cost: 100,000 steps of about 25,000 tokens; the last 5 checkpoints are
-    averaged. Score: 27.3 BLEU on newstest2014 by Vaswani et al. (2017; en-de, on
-    --scale=wmt14).
+    averaged. Score: 27.3 BLEU on newstest2014 by Vaswani et al. (2017; en-de,
+    on --scale=wmt14).
     """
     return transformer_base().replace(filter_size=2048, average_checkpoints=5)
 
@@ -175,7 +175,7 @@ def transformer_vaswani_big() -> hparam.HParams:
             --hparams_set=transformer_vaswani_big --worker_gpu=8
 
     Cost: 300,000 steps of about 25,000 tokens; the last 20 checkpoints are
-    averaged. Score: 28.4 BLEU on newstest2014 by Vaswani et al. (2017; en-de, on
-    --scale=wmt14).
+    averaged. Score: 28.4 BLEU on newstest2014 by Vaswani et al. (2017; en-de,
+    on --scale=wmt14).
     """
     return transformer_big()

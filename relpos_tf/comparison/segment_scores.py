@@ -18,6 +18,7 @@ from relpos_tf.comparison import corpus_measures
 from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
+_LARGEST = 1e30  # Sums and squares stay finite.
 _COMPUTED = "BLEU", "chrF", "tokenized BLEU", *metrics.further()
 
 
@@ -69,28 +70,30 @@ def read(
         UserError: a name is of no model, a label has files of some seeds only,
             or a file does not hold as many numbers.
     """
-    keys = {}
+    titles = []  # with the key of each
     for one in models:
         seed = str(one.seed).removeprefix("file ")
-        keys[one.label if one.seed is None else f"{one.label}/{seed}"] = one
+        key = one.label if one.seed is None else f"{one.label}/{seed}"
+        titles.append((key, one.title))
     found: dict[str, dict[str, list[float]]] = {}
     for item in items:
         name, _, rest = item.partition(":")
-        key = next((k for k in keys if rest.startswith(f"{k}=")), None)
-        own, title = found.setdefault(name, {}), keys[key].title if key else ""
-        if key is None or not name or name in _COMPUTED or title in own:
+        meant = [x for x in titles if rest.startswith(f"{x[0]}=")]
+        own = found.setdefault(name, {})
+        key, title = meant[0] if len(meant) == 1 else ("", "")
+        if not (name and title) or name in _COMPUTED or title in own:
             raise errors.UserError(
                 "Expected NAME:LABEL/SEED=FILE, each once, with a name other "
-                f"than {', '.join(_COMPUTED)}, and one of {', '.join(keys)}. "
-                f"Received: {item}."
+                f"than {', '.join(_COMPUTED)}, and one of "
+                f"{', '.join(key for key, _ in titles)}. Received: {item}."
             )
         path = rest[len(key) + 1 :]
         values = list(map(_number, test_sets.paired_lines([path], lines)))
-        wrong = [n for n, x in enumerate(values, 1) if not math.isfinite(x)]
+        wrong = [n for n, x in enumerate(values, 1) if not abs(x) < _LARGEST]
         if wrong:
             raise errors.UserError(
-                f"Expected a number on each line of {path}. Received on line "
-                f"{wrong[0]} another text."
+                f"Expected a number below {_LARGEST:g} on each line of {path}. "
+                f"Received on line {wrong[0]} another text."
             )
         own[title] = values
     for name, own in found.items():
@@ -107,6 +110,8 @@ def read(
 def _number(line: str) -> float:
     """Returns the number of a line, NaN for other text."""
     try:
-        return float(line)
+        # Python also reads 1_0, and digits of other scripts.
+        is_plain = line.isascii() and "_" not in line
+        return float(line) if is_plain else math.nan
     except ValueError:
         return math.nan

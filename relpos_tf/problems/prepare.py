@@ -126,14 +126,7 @@ def write_files(
     for split, pairs in opened.items():
         if split == "train":
             continue
-        counts[split] = _write_held_out(
-            folder, split, pairs, problem.normalize, encoder
-        )
-        if not counts[split]:
-            raise errors.UserError(
-                f"Expected lines in the {split} set of {problem.name}. "
-                "Received: none."
-            )
+        counts[split] = _write_held_out(problem, folder, split, pairs, encoder)
     return {
         "counts": counts,
         "cleaning": dict(cleaned),
@@ -262,10 +255,10 @@ def _tag_length(encoder: pieces.Encoder, tag: str) -> int:
 
 
 def _write_held_out(
+    problem,
     folder: pathlib.Path,
     split: str,
     pairs: cleaning.LinePairs,
-    normalize: Callable[[str], str],
     encoder: pieces.Encoder,
 ) -> int:
     """Writes the lines and the ids of "dev" or a test set, in order.
@@ -274,9 +267,17 @@ def _write_held_out(
 
     Returns:
         The number of pairs.
+
+    Raises:
+        UserError: no translation has text.
     """
-    pairs = [(normalize(source), target) for source, target in pairs]
-    sides = list(map(list, zip(*pairs, strict=True))) or [[], []]
+    pairs = [(problem.normalize(source), target) for source, target in pairs]
+    if not any(target.strip() for _, target in pairs):
+        raise errors.UserError(
+            f"Expected translations in the {split} set of {problem.name}. "
+            f"Received: {len(pairs)} lines, none with text."
+        )
+    sides = list(map(list, zip(*pairs, strict=True)))
     encoded = []
     for name, lines in zip(("source", "target"), sides, strict=True):
         text.write_lines(folder / f"{split}.{name}", lines)

@@ -96,9 +96,9 @@ def show(make: Callable[[], str], is_logged: bool = False) -> None:
     elif _log.isEnabledFor(logging.INFO):
         line = printable(make().replace("\n", " "))
         columns = shutil.get_terminal_size().columns
+        _Last.is_visible = True  # also if a signal comes in the next line
         sys.stderr.write(f"{_ERASE}{line[: columns - 1]}")
         sys.stderr.flush()
-        _Last.is_visible = True
 
 
 def clear() -> None:

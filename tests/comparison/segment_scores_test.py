@@ -84,6 +84,15 @@ class SegmentScoresTest(content_test.ContentTestCase):
             (self.items(x=[1, 2, 3]), "Expected 4 lines"),
             (self.items(x=[1, 2, "?", 3]), "line 3"),
             (self.items(x=[1, "nan", 2, 3]), "line 2"),
+            (self.items(x=[1, 2, 3, "-1e308"]), "below 1e.30.*line 4"),
+            (self.items(x=["1_0", 2, 3, 4]), "line 1"),
+            (self.items(x=[1, 2, "\u0661", 4]), "line 3"),
         ):
             with self.assertRaisesRegex(errors.UserError, words):
                 self.read(*items)
+
+    def test_a_key_of_two_models_is_refused(self):
+        system = self.file("rel/1", test=content_test.REFERENCES).run
+        models = self.result("rel", 1).run, system
+        with self.assertRaisesRegex(errors.UserError, "one of rel/1, rel/1"):
+            segment_scores.read(self.items(rel_1=[1, 2, 3, 4]), models, 4)

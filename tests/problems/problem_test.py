@@ -218,7 +218,9 @@ class ProblemTest(PetsTestCase):
                 call()
 
     @parameterized.parameters(
-        ([("", "x")] * 3, DEV, "side is empty"), (TRAIN, [], "dev set of pets")
+        ([("", "x")] * 3, DEV, "side is empty"),
+        (TRAIN, [], "dev set of pets.* 0 lines"),
+        (TRAIN, [("dog", "\u2003 "), ("", "")], "dev set of pets.* 2 lines"),
     )
     def test_splits_without_pairs_are_refused(self, train, dev, message):
         with self.assertRaisesRegex(errors.UserError, message):

@@ -57,6 +57,15 @@ class MovingLineTest(absltest.TestCase):
         terminal.clear()
         self.assertEqual(self.screen.seen(), ["kept", ""])
 
+    def test_a_line_that_a_signal_cuts_off_is_removed_as_well(self):
+        stop = mock.patch.object(
+            self.screen, "flush", side_effect=KeyboardInterrupt
+        )
+        with stop, self.assertRaises(KeyboardInterrupt):
+            self.show("step 1")
+        self.log.info("Stopped.")
+        self.assertEqual(self.screen.seen(), ["Stopped.", ""])
+
     def test_it_is_made_ten_times_a_second_at_most(self):
         made = []
         for _ in range(1000):
