@@ -10,8 +10,8 @@ are not those of `examples/surface_noise.py`. `--export_dir` takes the place of
 `--output_dir`.
 """
 
+import itertools
 import logging
-import pathlib
 import re
 
 import common
@@ -64,8 +64,9 @@ FORMS = {
 def main():
     """Prints the two tables."""
     parser = common.make_parser(__doc__)
-    parser.add_argument("--output_dir", default="")
-    parser.add_argument("--export_dir", default="")
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--output_dir", default="")
+    model.add_argument("--export_dir", default="")
     parser.add_argument("--source", required=True)
     parser.add_argument("--reference", required=True)
     parser.add_argument("--lines", type=int, default=500)
@@ -75,12 +76,19 @@ def main():
     import sacrebleu
 
     import relpos_tf
+    from relpos_tf import errors
+    from relpos_tf.problems import test_sets
+    from relpos_tf.utils import text
 
-    translator = relpos_tf.Translator.load(args.output_dir or args.export_dir)
-    sources, references = (
-        pathlib.Path(path).read_text(encoding="utf-8").split("\n")[: args.lines]
-        for path in (args.source, args.reference)
-    )
+    try:
+        sources = list(text.read_nonempty(args.source))
+        references = test_sets.paired_lines([args.reference], len(sources))
+        model = args.output_dir or args.export_dir
+        translator = relpos_tf.Translator.load(model)
+    except (OSError, errors.UserError) as error:
+        parser.error(str(error))
+    number = max(1, args.lines)
+    sources, references = sources[:number], references[:number]
     print(f"{'lower-cased':24}{'BLEU':>6}{'chrF':>6}")
     for name, change in FORMS.items():
         found = translator.translate([change(line) for line in sources])
@@ -90,10 +98,11 @@ def main():
         chrf = sacrebleu.corpus_chrf(found, expected).score
         print(f"{name:24}{bleu:6.1f}{chrf:6.1f}", flush=True)
     print(f"\n{'token':24}{'kept of 100':>12}")
+    lines = list(itertools.islice(itertools.cycle(sources), 100))
     for name, tokens in TOKENS.items():
         wanted = tokens.split(" | ") * 20
         found = translator.translate(
-            [in_middle(*pair) for pair in zip(sources, wanted, strict=False)]
+            [in_middle(*pair) for pair in zip(lines, wanted, strict=True)]
         )
         kept = sum(
             bool(re.search(rf"(?<!\w){re.escape(token)}(?!\w)", text))

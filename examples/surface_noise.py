@@ -16,6 +16,7 @@ Needs nothing but Python.
 """
 
 import argparse
+import os
 import pathlib
 import random
 import string
@@ -187,9 +188,12 @@ def noisy(source, target, draws):
 
 def lines_of(path):
     """Returns the lines of a file, as a training reads them."""
+    text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
+    if "\0" in text:
+        raise ValueError("a character NUL, as in UTF-16")
     # Only "\n" ends a line, also where there are other carriage returns.
-    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as f:
-        return [line.removesuffix("\n").removesuffix("\r") for line in f]
+    lines = text.removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines]
 
 
 def main():
@@ -199,8 +203,14 @@ def main():
         parser.add_argument(one)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    files = args.source, args.target, args.noisy_source, args.noisy_target
+    if len(set(map(os.path.realpath, files))) < 4:
+        parser.error("Expected four files. Received one of them twice.")
+    try:
+        sides = [lines_of(path) for path in files[:2]]
+    except (OSError, ValueError) as error:
+        parser.error(f"Expected two files of plain text in UTF-8: {error}.")
     draws = random.Random(args.seed)
-    sides = [lines_of(path) for path in (args.source, args.target)]
     sources, targets = map(len, sides)
     if sources != targets:
         parser.error(

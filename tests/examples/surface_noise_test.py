@@ -70,10 +70,25 @@ class SurfaceNoiseTest(folders.TestCase):
         sides = [text.split(b"\n")[2:32] for text in texts]
         self.assertEqual(sides, [[b""] * 30, [b"D"] * 30])
 
-    def test_files_that_are_not_of_a_length_are_refused(self):
-        paths = self.write("a", "one", "two"), self.write("b", "eins")
-        outputs = self.folder / "c", self.folder / "d"
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
-            call(*paths, *outputs)
-        self.assertIn("Received: 2 and 1 lines", said.getvalue())
+    def test_files_that_do_not_fit_are_refused(self):
+        a, b = self.write("a", "one", "two"), self.write("b", "eins")
+        latin, utf_16, new = (self.folder / name for name in "lun")
+        latin.write_bytes(b"sch\xf6n\nzwei\n")
+        utf_16.write_bytes("one\ntwo\n".encode("utf-16-le"))
+        for paths, words in (
+            ((a, b, new, "d"), "Received: 2 and 1 lines"),
+            ((a, a, new, "d"), "one of them twice"),
+            ((a, b, self.folder / "." / "a", "d"), "one of them twice"),
+            ((a, latin, new, "d"), "UTF-8: .*can't decode"),
+            ((utf_16, a, new, "d"), "NUL, as in UTF-16"),
+            ((a, self.folder / "no", new, "d"), "No such file"),
+        ):
+            said = io.StringIO()
+            with (
+                contextlib.redirect_stderr(said),
+                self.assertRaises(SystemExit),
+            ):
+                call(*paths)
+            self.assertRegex(" ".join(said.getvalue().split()), words)
+        self.assertFalse(new.exists())
+        self.assertEqual(a.read_text(), "one\ntwo\n")
