@@ -1,7 +1,7 @@
 """The folder of prepared data and its manifest: written whole, then verified.
 
-`manifest.json` has its own checksum, and the size and checksum of every other
-file. It is written last: a folder without it is not prepared.
+`manifest.json` has its own checksum, and that of every other file. It is
+written last: a folder without it is not prepared.
 """
 
 import functools
@@ -41,7 +41,7 @@ def write_manifest(folder: pathlib.Path, manifest: dict[str, Any]) -> None:
         manifest: All fields but `files`.
     """
     described = {
-        path.name: {"bytes": path.stat().st_size, "sha256": files.sha256(path)}
+        path.name: {"sha256": files.sha256(path)}
         for path in sorted(folder.iterdir())
     }
     content = checked_json.dumps(manifest | {"files": described})
@@ -66,7 +66,7 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
 def checked(
     folder: pathlib.Path, manifest: dict[str, Any], name: str
 ) -> pathlib.Path:
-    """Returns the path of a file, verified by size and checksum.
+    """Returns the path of a file, verified by its checksum.
 
     Raises:
         UserError: it is not the file that was prepared.
@@ -78,20 +78,13 @@ def checked(
             f"{_ANEW.format(folder=folder)}"
         )
     path = folder / name
-    size = path.stat().st_size if path.is_file() else None
-    if size is None:
-        received = "there is none"
-    elif size != described["bytes"]:
-        received = f"{size:,} bytes"
-    elif _sha256(path, path.stat().st_mtime_ns) != described["sha256"]:
-        received = "other content of this size"
-    else:
-        return path
-    raise errors.UserError(
-        f"{path} is damaged: expected the file that was prepared, of "
-        f"{described['bytes']:,} bytes. Received: {received}. "
-        f"{_ANEW.format(folder=folder)}"
-    )
+    found = path.is_file() and _sha256(path, path.stat().st_mtime_ns)
+    if found != described["sha256"]:
+        raise errors.UserError(
+            f"{path} is missing, or damaged: it is not the file that was "
+            f"prepared. {_ANEW.format(folder=folder)}"
+        )
+    return path
 
 
 def lines(

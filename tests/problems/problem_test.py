@@ -277,12 +277,8 @@ class DamageTest(PetsTestCase):
             path.write_bytes(changed[damage])
         elif name == "manifest.json":
             return  # Then it is no prepared folder.
-        received = {"cut": f"Received: {len(content) - 3:,} bytes"}
-        if name == "manifest.json":
-            received = {}
         with self.assertRaisesRegex(
-            errors.UserError,
-            f"{path} is damaged.*{received.get(damage, '')}.*--generate_data",
+            errors.UserError, f"{path} is .*damaged: .*--generate_data"
         ):
             self.use()
 
