@@ -110,8 +110,6 @@ def read(
 def _number(line: str) -> float:
     """Returns the number of a line, NaN for other text."""
     try:
-        # Python also reads 1_0, and digits of other scripts.
-        is_plain = line.isascii() and "_" not in line
-        return float(line) if is_plain else math.nan
+        return float(line)
     except ValueError:
         return math.nan
