@@ -92,7 +92,7 @@ def main():
     print(f"{'lower-cased':24}{'BLEU':>6}{'chrF':>6}")
     for name, change in FORMS.items():
         found = translator.translate([change(line) for line in sources])
-        found = [text.lower() for text in found]
+        found = [line.lower() for line in found]
         expected = [[line.lower() for line in references]]
         bleu = sacrebleu.corpus_bleu(found, expected).score
         chrf = sacrebleu.corpus_chrf(found, expected).score
@@ -105,8 +105,8 @@ def main():
             [in_middle(*pair) for pair in zip(lines, wanted, strict=True)]
         )
         kept = sum(
-            bool(re.search(rf"(?<!\w){re.escape(token)}(?!\w)", text))
-            for token, text in zip(wanted, found, strict=True)
+            bool(re.search(rf"(?<!\w){re.escape(token)}(?!\w)", line))
+            for token, line in zip(wanted, found, strict=True)
         )
         print(f"{name:24}{kept:12}", flush=True)
 

@@ -57,7 +57,7 @@ PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?")
 DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 MODULE = re.compile(r"(?<![\w./-])(?:relpos_tf|tests|tools)(?:\.\w+)+")
 PROBLEM = re.compile(r"--problem=(\w+)|\b(translate_en\w\w_\w+)")
-HPARAMS_SETS = re.compile(r"--hparams_sets?=([\w,]+)")
+HPARAMS_SETS = re.compile(r"--hparams_sets?=([-\w,=]+)")
 IMPORT = re.compile(r"from (relpos_tf[\w.]*) import (\w+)")
 
 
@@ -175,7 +175,7 @@ class DocumentsTest(parameterized.TestCase):
         own = re.findall(r"^@registry\.register_\w+\ndef (\w+)", text, re.M)
         self.assertContainsSubset(problems, registry.list_problems() + own)
         sets = {
-            name
+            name.rpartition("=")[2]
             for names in HPARAMS_SETS.findall(text)
             for name in names.split(",")
         }
