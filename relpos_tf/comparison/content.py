@@ -20,7 +20,6 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
-_NUM_SAMPLES = 10  # lines with their translations
 _WITHOUT_SPREAD = (
     "exact_match",
     "length_ratio",
@@ -89,7 +88,7 @@ def make(
         "tuning": list(tuning),
         "samples": [
             _sample(by_label, sets[0], index)
-            for index in measures.spread_out(lengths, _NUM_SAMPLES)
+            for index in measures.spread_out(lengths, 10)
         ],
         "warnings": list(dict.fromkeys(found)),
         "versions": run_dir.versions(),
