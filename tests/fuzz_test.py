@@ -84,8 +84,8 @@ class FuzzTest(parameterized.TestCase):
     def test_files_of_anything_are_prepared_line_by_line(self, pairs):
         # Some sound pairs, so that there is something to learn.
         train = [(line.encode(), line.encode()) for line in tiny_run.TEXT]
-        files = {}
-        for split, some_pairs in (("train", train + pairs), ("dev", pairs)):
+        dev, files = [*pairs, train[0]], {}
+        for split, some_pairs in (("train", train + pairs), ("dev", dev)):
             for side, lines in zip(
                 ("source", "target"), zip(*some_pairs, strict=True), strict=True
             ):
@@ -100,7 +100,7 @@ class FuzzTest(parameterized.TestCase):
             dropped = sum(cleaning.dropped(manifest["cleaning"]).values())
             self.assertEqual(
                 manifest["counts"],
-                {"train": len(train + pairs) - dropped, "dev": len(pairs)},
+                {"train": len(train + pairs) - dropped, "dev": len(dev)},
             )
             for split in ("train", "dev"):
                 self.assertLen(
