@@ -392,8 +392,8 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
     if number := sum(len({*row}) > 1 for row in zip(*is_text, strict=True)):
         warnings.append(
             f"{number} of {len(columns[0])} lines have a blank reference "
-            "beside others. sacreBLEU takes it for a short one, so the penalty "
-            "for short output is too small."
+            "beside others. sacreBLEU takes it for one without words, so it "
+            "hardly penalises short output."
         )
     plain = (" ".join(line.split()) for line in references)
     if number := sum(spelling.compose(line) != line for line in plain):
