@@ -218,9 +218,12 @@ def main():
             f"Received: {sources:,} and {targets:,} lines."
         )
     pairs = [noisy(*pair, draws) for pair in zip(*sides, strict=True)]
-    for side, path in enumerate([args.noisy_source, args.noisy_target]):
+    for side, path in enumerate(files[2:]):
         text = "".join(f"{pair[side]}\n" for pair in pairs)
-        pathlib.Path(path).write_text(text, encoding="utf-8", newline="\n")
+        try:
+            pathlib.Path(path).write_bytes(text.encode())
+        except OSError as error:
+            parser.error(f"Cannot write {path}: {error.strerror}.")
     print(f"{len(pairs):,} pairs: {args.noisy_source}, {args.noisy_target}")
 
 

@@ -82,6 +82,7 @@ class SurfaceNoiseTest(folders.TestCase):
             ((a, latin, new, "d"), "UTF-8: .*can't decode"),
             ((utf_16, a, new, "d"), "NUL, as in UTF-16"),
             ((a, self.folder / "no", new, "d"), "No such file"),
+            ((a, self.write("a2", "1", "2"), self.folder, "d"), "Cannot write"),
         ):
             said = io.StringIO()
             with (
