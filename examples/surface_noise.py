@@ -1,16 +1,16 @@
-r"""Writes pairs as people type them: capitals, addresses, placeholders.
+r"""Writes pairs as people type them: addresses, placeholders, other scripts.
 
     python examples/surface_noise.py train.en train.de noisy.en noisy.de
     relpos-trainer --problem=translate_files \
         --train_source=train.en,noisy.en --train_target=train.de,noisy.de \
-        --train_weights=3,1 --dev_source=dev.en --dev_target=dev.de
+        --train_weights=1,1 --dev_source=dev.en --dev_target=dev.de
 
-A model that never saw capitals spells them letter by letter, and cannot
-translate them; a web address comes out as other letters. So train it on such
-pairs, too: each pair is written once, both sides changed alike: in capitals,
-in title case, without its last sign, or with one or two tokens that a
-translation keeps letter by letter. They are put at the same share of both
-sides. The same --seed writes the same files.
+A web address comes out as other letters, if a model never saw one. So train it
+on such pairs, too: each pair is written once, both sides changed alike: with
+one or two tokens that a translation keeps letter by letter, in capitals, or
+without its last sign. Tokens are put at the same share of both sides; half of
+their words are made of parts of the text's. The same --seed writes the same
+files.
 
 Needs nothing but Python.
 """
@@ -23,20 +23,39 @@ import string
 
 LETTERS = string.ascii_lowercase
 # First and last letters of scripts whose words stay as they are.
-SCRIPTS = ("αω", "ая", "את", "بي", "กฮ", "あん", "アン", "一鿋", "가힣", "कह")
+SCRIPTS = ("άώ", "аџ", "את", "بي", "กฮ", "あん", "アン", "一鿋", "가힣", "कह")
 EMOJI = ("\U0001f600\U0001f64f", "\U0001f300\U0001f5ff", "\u2600\u26ff")
 ENDS = "com org net de io co.uk edu info".split()
 SUFFIXES = "txt pdf html py json csv png xml".split()
 
 
+class Draws(random.Random):
+    """Random choices.
+
+    Args:
+        seed: int.
+        text: The lines whose words give parts of words.
+    """
+
+    def __init__(self, seed, text):
+        super().__init__(seed)
+        words = {word.lower() for line in text for word in line.split()}
+        self._words = sorted(
+            word for word in words if word.isascii() and word.isalpha()
+        )
+
+    def word(self):
+        """Returns a word: random letters, or parts of two words."""
+        if not self._words or self.random() < 0.5:
+            return "".join(self.choices(LETTERS, k=self.randint(2, 9)))
+        first, second = self.choices(self._words, k=2)
+        start = first[: self.randint(1, len(first))]
+        return start + second[self.randint(0, len(second)) :]
+
+
 def between(draws, ends):
     """Returns a character of a range."""
     return chr(draws.randint(ord(ends[0]), ord(ends[1])))
-
-
-def word(draws, letters=LETTERS):
-    """Returns a word of random letters."""
-    return "".join(draws.choices(letters, k=draws.randint(2, 8)))
 
 
 def number(draws, most=6):
@@ -47,15 +66,15 @@ def number(draws, most=6):
 def address(draws):
     """Returns a web address."""
     start = draws.choice(["https://", "http://", "www.", "https://www."])
-    path = "".join(f"/{word(draws)}" for _ in range(draws.randint(0, 2)))
-    query = draws.choice(["", f"?{word(draws)}={number(draws)}", "/"])
-    return f"{start}{word(draws)}.{draws.choice(ENDS)}{path}{query}"
+    path = "".join(f"/{draws.word()}" for _ in range(draws.randint(0, 2)))
+    query = draws.choice(["", f"?{draws.word()}={number(draws)}", "/"])
+    return f"{start}{draws.word()}.{draws.choice(ENDS)}{path}{query}"
 
 
 def mail(draws):
     """Returns an address of mail."""
-    name = draws.choice("._-").join(word(draws) for _ in range(2))
-    return f"{name}@{word(draws)}.{draws.choice(ENDS)}"
+    name = draws.choice("._-").join(draws.word() for _ in range(2))
+    return f"{name}@{draws.word()}.{draws.choice(ENDS)}"
 
 
 def date(draws):
@@ -91,23 +110,25 @@ def amount(draws):
 
 def name(draws):
     """Returns a name, a user's name or a topic."""
-    made = word(draws)
+    made = draws.word()
     return draws.choice(
         [
             made.capitalize(),
-            f"{made.capitalize()}{word(draws).capitalize()}",
+            f"{made.capitalize()}{draws.word().capitalize()}",
             made.upper(),
             f"#{made}",
             f"#{made.capitalize()}",
+            f"#{number(draws, 4)}",
             f"@{made}",
             f"@{made}_{number(draws, 3)}",
+            f"@{made}{number(draws, 2)}",
         ]
     )
 
 
 def placeholder(draws):
     """Returns a placeholder or a tag of a program."""
-    inner = draws.choice([word(draws), number(draws, 1)])
+    inner = draws.choice([draws.word(), number(draws, 1)])
     return draws.choice(
         [
             f"{{{inner}}}",
@@ -120,20 +141,23 @@ def placeholder(draws):
             f"</{draws.choice(LETTERS)}>",
             f"<{inner}/>",
             f'<{draws.choice(LETTERS)} id="{number(draws, 2)}">',
-            f"{{\\{word(draws)[:2]}{number(draws, 1)}}}",
+            f"{{\\{draws.word()[:2]}{number(draws, 1)}}}",
             f"[{inner}]",
-            f"&{word(draws)};",
+            f"&{draws.word()};",
         ]
     )
 
 
 def code(draws):
     """Returns a file, a name in a program, or a version."""
-    first, second = word(draws), word(draws)
+    first, second = draws.word(), draws.word()
     return draws.choice(
         [
             f"/{first}/{second}.{draws.choice(SUFFIXES)}",
-            f"C:\\{first}\\{second}",
+            f"/{first}/{second}/{draws.word()}",
+            f"~/{first}",
+            f"../{first}/{second}",
+            f"C:\\{first.capitalize()}\\{second}",
             f"{first}.{draws.choice(SUFFIXES)}",
             f"{first}_{second}",
             f"{first}{second.capitalize()}()",
@@ -147,10 +171,11 @@ def code(draws):
 
 def foreign(draws):
     """Returns a word of a different script, or an emoji."""
-    if draws.random() < 0.5:
+    if draws.random() < 0.3:
         return between(draws, draws.choice(EMOJI))
     ends = draws.choice(SCRIPTS)
-    return "".join(between(draws, ends) for _ in range(draws.randint(1, 4)))
+    made = "".join(between(draws, ends) for _ in range(draws.randint(1, 6)))
+    return draws.choice([made, made.capitalize()])
 
 
 TOKENS = address, mail, date, amount, name, placeholder, code, foreign
@@ -166,22 +191,15 @@ def with_tokens(sides, draws):
     return [" ".join(own) for own in words]
 
 
-def in_title_case(text):
-    """Returns the text with a capital at the beginning of each word."""
-    return " ".join(w[:1].upper() + w[1:] for w in text.split())
-
-
 def noisy(source, target, draws):
     """Returns a pair as people type it."""
     sides = [source, target]
     if not all(map(str.strip, sides)):
         return sides  # half a pair, to which a token would be a translation
     kind = draws.random()
-    if kind < 0.2:
+    if kind < 0.1:
         return [side.upper() for side in sides]
-    if kind < 0.4:
-        return [in_title_case(side) for side in sides]
-    if kind < 0.5:
+    if kind < 0.2:
         return [side.rstrip(" .!?") or side for side in sides]
     return with_tokens(sides, draws)
 
@@ -210,7 +228,7 @@ def main():
         sides = [lines_of(path) for path in files[:2]]
     except (OSError, ValueError) as error:
         parser.error(f"Expected two files of plain text in UTF-8: {error}.")
-    draws = random.Random(args.seed)
+    draws = Draws(args.seed, sides[0])
     sources, targets = map(len, sides)
     if sources != targets:
         parser.error(

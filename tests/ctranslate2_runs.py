@@ -26,6 +26,7 @@ LINES = (
     "a\u2028b",
     "twenty-one days",
     "7",
+    "WHERE IS THE STATION?",
 )
 ABSOLUTE = {"self_attention_type": "dot_product", "pos": "timing"}
 PRE_NORM = {

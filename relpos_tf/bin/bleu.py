@@ -29,19 +29,18 @@ FLAGS.define_strings(
     test_set="sacreBLEU's name of a test set, such as multi30k/2016, in place "
     "of --reference.",
     score_json="File to write the scores to, as one JSON object.",
-    tokenized_language="Language code, such as de: also print the "
-    "tokenized BLEU of papers, see --scale, which is higher. Default: the "
-    "target of --language_pair, if Moses' tokenizer knows it.",
 )
 scores.define_language_pair(
     FLAGS,
-    "Source and target, as en-de, of --test_set and for the tokens of BLEU.",
+    "Source and target, as en-de, of --test_set and for the tokens of BLEU. "
+    "For targets that Moses' tokenizer knows, the tokenized BLEU of papers is "
+    "printed, too, see --scale, which is higher.",
 )
 scores.define_tokenizer(FLAGS)
 scores.define_scale(FLAGS)
 FLAGS.exclusive("reference", "test_set")
 FLAGS.needs("language_pair", "test_set")
-FLAGS.needs("tokenized_language|language_pair", "scale")
+FLAGS.needs("language_pair", "scale")
 
 
 def main() -> None:
@@ -58,16 +57,12 @@ def main() -> None:
         command.require(FLAGS, "reference")
         given = paths.listed(FLAGS.reference)
         references = test_sets.paired_lines(given, len(translations))
-    if FLAGS.tokenized_language:
-        with command.flag_value("tokenized_language"):
-            metrics.check_moses_language(FLAGS.tokenized_language)
     target = FLAGS.language_pair.partition("-")[2]
-    language = FLAGS.tokenized_language or target
     if FLAGS.scale:
-        scores.check_scale(language)
+        scores.check_scale(target)
     tokenize = metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
     found, lines = scores.score(
-        translations, references, language, tokenize, FLAGS.scale
+        translations, references, target, tokenize, FLAGS.scale
     )
     if FLAGS.score_json:
         written = json.dumps(found, ensure_ascii=False)

@@ -16,7 +16,7 @@ r"""Exports a trained model, for use without this package.
       pip install 'relpos_tf[litert]' first
 
   relpos-export --output_dir=runs/mine --export_dir=packages \
-      --format=argos --quantization=int8 --package_version=1.0
+      --format=argos --quantization=int8
       writes packages/translate-en_de-1_0.argosmodel, which Argos Translate
       installs; pip install 'relpos_tf[ctranslate2,argos]' first
 
@@ -44,9 +44,6 @@ FLAGS.define_strings(
     "the run's own.",
 )
 command.define_usr_dir(FLAGS)
-FLAGS.define_string(
-    "package_version", "1.0", "With --format=argos: numbers, as in 1.0."
-)
 FLAGS.define_enum("format", "saved_model", list(formats.ALL), "What to write.")
 FLAGS.define_enum(
     "quantization",
@@ -57,7 +54,7 @@ FLAGS.define_enum(
 )
 FLAGS.join(",", "decode_hparams")
 FLAGS.exclusive("output_dir", "checkpoint_path")
-for name in "quantization", "language_pair", "package_version":
+for name in "quantization", "language_pair":
     FLAGS.needs(formats.with_option(name), name)
 FLAGS.needs(formats.with_option("beam_size"), "decode_hparams")
 
@@ -84,7 +81,6 @@ def main() -> None:
         FLAGS.export_dir or run_dir.run_of(path).path / name,
         quantization=FLAGS.quantization,
         language_pair=FLAGS.language_pair,
-        package_version=FLAGS.package_version,
         **search,
     )
     command.logger().info("Exported %s to %s.", path, written)

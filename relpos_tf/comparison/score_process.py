@@ -66,15 +66,15 @@ def score(
         token_files.TokenFile(first.parent, first.stem, data["vocab_size"]),
         model.hparams.batch_size,
     )
-    encoded = tokenizer.encode_batch(
-        [line.strip() for line in text.read_nonempty(first)]
-    )
     record = {
         "key": key,
         "translations": made,
         "average_of": checkpoints.averaged_steps(checkpoint),
         "parameters": int(model.count_params()),
-        "source_lengths": [len(ids) for ids in encoded],
+        "source_lengths": [
+            len(tokenizer.encode(line.strip()))
+            for line in text.read_nonempty(first)
+        ],
         **evaluation.teacher_forced(model, pairs),
     }
     files.write(path, f"{json.dumps(record)}\n")

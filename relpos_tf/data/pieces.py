@@ -132,7 +132,7 @@ class Encoder:
         """Returns the ids of lines, of type `dtype`; EOS ends each line."""
         if self._is_word_by_word:
             return self._join_words(lines)
-        rows = self._tokenizer.encode_batch(lines)
+        rows = list(map(self._tokenizer.encode, lines))
         lengths = np.array([len(row) for row in rows], np.int64)
         ids = itertools.chain.from_iterable(rows)
         flat = np.fromiter(ids, self.dtype, lengths.sum())

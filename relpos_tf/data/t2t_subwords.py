@@ -78,10 +78,6 @@ class SubwordTokenizer:
         ids.append(text_lib.EOS_ID)
         return ids
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each string, EOS last."""
-        return [self.encode(text) for text in texts]
-
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text before the first EOS; padding is left out."""
         known = range(self.vocab_size)

@@ -69,10 +69,6 @@ class Tokenizer:
         encoded = text.encode("utf-8", errors="replace")
         return self._processor.encode(encoded, add_eos=True)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the ids of each string, EOS last."""
-        return [self.encode(text) for text in texts]
-
     @functools.cached_property
     def segmenter(self) -> bpe_dropout.Segmenter:
         """Segments texts anew, with random merges left out."""
@@ -148,6 +144,6 @@ def fit(tokens: AnyTokenizer, lines: Iterable[str]) -> Fit:
     lines = list(lines)
     words = sum(len(line.split()) for line in lines)
     is_byte = [_BYTE.fullmatch(piece) is not None for piece in tokens.pieces()]
-    ids = [i for row in tokens.encode_batch(lines) for i in row[:-1]]
+    ids = [i for line in lines for i in tokens.encode(line)[:-1]]
     of_bytes = sum(is_byte[i] for i in ids)
     return Fit(len(ids) / max(words, 1), of_bytes / max(len(ids), 1))

@@ -138,7 +138,7 @@ class CTranslate2Engine(engines.ExportEngine):
         repeated = collections.defaultdict(list)  # indices by limit
         for i, limit in enumerate(limits):
             within = [one for one in results[i] if len(one[0]) <= limit]
-            found.append(self.translation(within, decode_hparams))
+            found.append(self.translation(items[i], within, decode_hparams))
             has_fewer = found[i].scores[-1] <= engines.NO_HYPOTHESIS
             if limit < longest and has_fewer:
                 repeated[limit].append(i)
@@ -147,7 +147,7 @@ class CTranslate2Engine(engines.ExportEngine):
                 [sources[i] for i in indices], limit, decode_hparams
             )
             for i, result in zip(indices, repeated_results, strict=True):
-                found[i] = self.translation(result, decode_hparams)
+                found[i] = self.translation(items[i], result, decode_hparams)
         return found
 
     def search(

@@ -6,6 +6,7 @@ exports; `engine_kinds` chooses one of them for a folder.
 """
 
 import abc
+import itertools
 import pathlib
 import re
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from relpos_tf.data import casing
 from relpos_tf.data import spelling
 from relpos_tf.data import tokenizer as tokenizer_lib
 from relpos_tf.decoding import decode_hparam
@@ -40,6 +42,7 @@ class Item(NamedTuple):
     size: int  # number of ids, EOS included
     number: int = 0  # the line's number, which decides what is drawn for it
     prefix: tuple[int, ...] = ()  # ids that its translation begins with
+    write: Callable[[str], str] = str  # see `casing.encode`
 
     def limit(self, extra_length: int) -> int:
         """Returns the largest number of ids of the line's translation."""
@@ -243,17 +246,22 @@ class Engine(abc.ABC):
             lines: The lines.
             prefixes: The beginning of each translation; none: no beginnings.
         """
-        # Training pairs have no such blanks.
-        blanks, encode = spelling.BLANKS, self.tokenizer.encode_batch
-        encoded = encode([line.strip(blanks) for line in lines])
-        items = [Item(ids, len(ids)) for ids in encoded]
-        if not any(prefixes):
-            return items
-        starts = encode([prefix.strip(blanks) for prefix in prefixes])
-        return [
-            item._replace(prefix=tuple(ids[:-1]))  # without EOS
-            for item, ids in zip(items, starts, strict=True)
-        ]
+        items = []
+        for line, prefix in itertools.zip_longest(lines, prefixes):
+            start = tuple(self.encode(prefix or "")[:-1])  # without EOS
+            line = line.strip(spelling.BLANKS)
+            ids, write = casing.encode(line, self.encode)
+            if start:  # it stays as it is, and so does its line
+                ids, write = self.encode(line), str
+            items.append(Item(ids, len(ids), prefix=start, write=write))
+        return items
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text without the blanks around it.
+
+        Training pairs have no such blanks.
+        """
+        return self.tokenizer.encode(text.strip(spelling.BLANKS))
 
     def is_long(self, item: Item) -> bool:
         """Returns whether a line is longer than any source in training."""
@@ -283,6 +291,7 @@ class Engine(abc.ABC):
 
     def translation(
         self,
+        item: Item,
         found: Iterable[tuple[list[int], float]],
         decode_hparams: decode_hparam.Completed,
     ) -> Translation:
@@ -294,7 +303,8 @@ class Engine(abc.ABC):
         found = list(found)
         is_complete = bool(found) and text_lib.EOS_ID in found[0][0]
         hypotheses = (
-            Hypothesis(self.text(ids), score, ids) for ids, score in found
+            Hypothesis(item.write(self.text(ids)), score, ids)
+            for ids, score in found
         )
         return translation(hypotheses, n_best, is_complete, is_drawn)
 

@@ -143,7 +143,6 @@ class LiteRTEngine(engines.ExportEngine):
                     "run."
                 ) from error
             ids, scores = (part.tolist() for part in rows)
-            found.append(
-                self.translation(zip(ids, scores, strict=True), decode_hparams)
-            )
+            pairs = zip(ids, scores, strict=True)
+            found.append(self.translation(item, pairs, decode_hparams))
         return found

@@ -105,8 +105,8 @@ class ModelEngine(engines.Engine):
         """Translates lines in one batch."""
         found = self._find(items, decode_hparams)
         ids, scores = (part.numpy().tolist() for part in found)
-        rows = map(zip, ids, scores)  # pairs of ids and their score
-        return [self.translation(row, decode_hparams) for row in rows]
+        found = zip(items, map(zip, ids, scores), strict=True)
+        return [self.translation(*one, decode_hparams) for one in found]
 
     def _find(self, items, decode_hparams):
         """Searches: ids `[N, B, T]` and scores `[N, B]`."""
@@ -254,8 +254,7 @@ class ModelEngine(engines.Engine):
             probability, and its number of tokens, with EOS.
         """
         sources, targets = (
-            [item.content for item in self.items(lines)]
-            for lines in zip(*pairs, strict=True)
+            list(map(self.encode, lines)) for lines in zip(*pairs, strict=True)
         )
         found = [0.0] * len(pairs)
         sizes = list(map(max, map(len, sources), map(len, targets)))

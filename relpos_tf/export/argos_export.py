@@ -10,7 +10,6 @@ piece is the name of its id.
 
 import json
 import pathlib
-import re
 import tempfile
 import zipfile
 from typing import Any
@@ -37,7 +36,6 @@ def export_argos(
     run_dir_or_checkpoint: str | pathlib.Path,
     export_dir: str | pathlib.Path,
     *,
-    package_version: str = "1.0",
     language_pair: str = "",
     quantization: str = "none",
 ) -> pathlib.Path:
@@ -47,9 +45,7 @@ def export_argos(
         run_dir_or_checkpoint: A run's directory, or a checkpoint, see
             `checkpoints.candidates`.
         export_dir: Folder for the file. An earlier file of the same languages
-            and version is replaced.
-        package_version: str. Numbers with dots between them; the client takes
-            the larger one for the newer.
+            is replaced.
         language_pair: str. Codes of source and target, as "en-de". Default:
             those of the run.
         quantization: str. See `formats.ALL`; "none" keeps float32.
@@ -73,9 +69,8 @@ def export_argos(
         )
     languages = engine_kinds.languages(run_dir_or_checkpoint)
     pair = language_pair or "-".join(languages.values())
-    metadata = _metadata(pair, package_version)
-    name = "translate-{from_code}_{to_code}-".format(**metadata)
-    name += package_version.replace(".", "_")
+    metadata = _metadata(pair)
+    name = "translate-{from_code}_{to_code}-1_0".format(**metadata)
     path = pathlib.Path(export_dir, f"{name}.argosmodel")
     paths.check_folder(path.parent)
     engine, _ = folders.load(run_dir_or_checkpoint)
@@ -98,13 +93,8 @@ def export_argos(
     return path
 
 
-def _metadata(language_pair: str, package_version: str) -> dict[str, Any]:
+def _metadata(language_pair: str) -> dict[str, Any]:
     """Returns the content of metadata.json."""
-    if not re.fullmatch(r"\d+(\.\d+)*", package_version):
-        raise errors.UserError(
-            "`package_version` must be numbers with dots between them, as "
-            f"1.0. Received: {package_version!r}."
-        )
     source, _, target = language_pair.partition("-")
     names = {}
     with extras.imports("argos", "a package of Argos Translate"):
@@ -116,7 +106,7 @@ def _metadata(language_pair: str, package_version: str) -> dict[str, Any]:
                     f"--language_pair=en-de. Received: {code!r}."
                 )
     return {
-        "package_version": package_version,
+        "package_version": "1.0",
         "argos_version": _ARGOS_VERSION,
         "from_code": source,
         "from_name": names[source],

@@ -50,7 +50,7 @@ ALL = {
     # A package cannot change its search.
     "argos": Format(
         "argos_export",
-        ("quantization", "language_pair", "package_version"),
+        ("quantization", "language_pair"),
         _OF_CTRANSLATE2,
         _CTRANSLATE2,
     ),

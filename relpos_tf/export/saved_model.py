@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from relpos_tf.data import graph_casing
 from relpos_tf.data import graph_escaping
 from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import tokenizer as tokenizer_lib
@@ -86,7 +87,7 @@ class TextTranslator(tf.Module):
     def count_ids(self, lines: tf.Tensor) -> tf.Tensor:
         """Returns the number of ids of each line, EOS included: int32 `[N]`."""
         with tf.device("CPU"):
-            ids = self._encode(stripped(lines))
+            ids, _ = graph_casing.of(stripped(lines), self._encode)
             return tf.cast(ids.row_lengths(), tf.int32)
 
     @graphs.function(input_signature=[_LINES])
@@ -119,7 +120,7 @@ class TextTranslator(tf.Module):
         # The tokenizer's kernels exist for the CPU only.
         with tf.device("CPU"):
             lines = stripped(inputs)
-            ids = self._encode(lines)
+            ids, write = graph_casing.of(lines, self._encode)
             sizes = tf.cast(ids.row_lengths(), tf.int32)  # [N]
             limits = sizes + self._decode_hparams.extra_length
             limits = tf.where(lines == "", 0, limits)  # [N]
@@ -135,7 +136,7 @@ class TextTranslator(tf.Module):
             n, b, t = tf.unstack(tf.shape(targets))
             texts = self._decode(tf.reshape(targets, [n * b, t]))  # [N * B]
             texts = tf.strings.regex_replace(texts, engines.LINE_END, " ")
-            texts = tf.reshape(texts, tf.shape(scores))  # [N, B]
+            texts = write(tf.reshape(texts, tf.shape(scores)))  # [N, B]
         return {
             "outputs": texts[:, 0],
             "scores": scores[:, 0],

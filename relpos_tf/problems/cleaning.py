@@ -11,9 +11,8 @@ The rules, in this order:
   of the other plus `RATIO_SLACK`, as only misaligned pairs have.
 * `tokens`: dropped after encoding when a side has more than `MAX_TOKENS` ids.
 
-Two more numbers are hints of wrong files, and change no pair: `equal`, the kept
-pairs whose sides are equal, and `returns`, the pairs with a carriage return
-inside a side.
+One more number is a hint of wrong files, and changes no pair: `equal`, the kept
+pairs whose sides are equal.
 """
 
 import collections
@@ -40,14 +39,10 @@ _ADVICE = {
     "blank": "Look for empty lines in both files.",
     "undecodable": "Convert the files to UTF-8, as iconv -f latin1 -t utf-8 "
     "does with Latin-1.",
-    "long": "Write one sentence on each line.",
+    "long": "Write one sentence on each line, which ends in a line feed.",
     "ratio": "Check that line N of one file translates line N of the other.",
     "tokens": "Check that the vocabulary was made for these languages.",
 }
-_RETURNS = (
-    "Lines must end in line feeds. Where they end in carriage returns alone, "
-    "convert both files with tr '\\r' '\\n' < OLD > NEW."
-)
 _WORTH_A_WARNING = 0.05
 
 # Lines and their translations.
@@ -93,12 +88,10 @@ def clean_pairs(
     Args:
         pairs: The training pairs.
         counts: Counter. Gains `read`, one count per rule applied, and the
-            hints `equal` and `returns`.
+            hint `equal`.
     """
     for source, target in pairs:
         counts["read"] += 1
-        if "\r" in source or "\r" in target:
-            counts["returns"] += 1
         pair, rule = clean_pair(source, target)
         if rule:
             counts[rule] += 1
@@ -147,12 +140,6 @@ def warnings(
             f"{_percent(equal, read)} of the pairs of {name} have equal sides. "
             "Check that the two sides are different files, and that neither "
             "is a table (TSV) or a TMX file with both languages."
-        )
-    returns = counts.get("returns", 0)
-    if returns > _WORTH_A_WARNING * read:
-        found.append(
-            f"{_percent(returns, read)} of the pairs of {name} have carriage "
-            f"returns inside a line. {_RETURNS}"
         )
     return found
 
@@ -218,10 +205,8 @@ def _main_reason(counts: Mapping[str, int]) -> str:
     """Returns why most of the dropped pairs were dropped, and advice."""
     by_rule = dropped(counts)
     rule, number = next(iter(by_rule.items()))
-    has_returns = 2 * counts.get("returns", 0) > counts["read"]
-    advice = _RETURNS if has_returns else _ADVICE[rule]
     total = sum(by_rule.values())
-    return f"{number:,} of {total:,} because {_REASONS[rule]}. {advice}"
+    return f"{number:,} of {total:,} because {_REASONS[rule]}. {_ADVICE[rule]}"
 
 
 def _percent(number: int, total: int) -> str:

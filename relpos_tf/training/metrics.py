@@ -395,13 +395,6 @@ def reference_warnings(references: Sequence[Any], tokenize: str) -> list[str]:
             "beside others. sacreBLEU takes it for one without words, so it "
             "hardly penalises short output."
         )
-    plain = (" ".join(line.split()) for line in references)
-    if number := sum(spelling.compose(line) != line for line in plain):
-        warnings.append(
-            f"{number} of {len(references)} references have another Unicode "
-            "form than vocabularies write, or invisible characters. Both sides "
-            "are composed before they are scored."
-        )
     text = "".join(references)
     number = len(_WITHOUT_BLANKS.findall(text))
     if tokenize == _OTHER_LANGUAGES and 4 * number > len(text):

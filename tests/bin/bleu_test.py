@@ -55,10 +55,10 @@ class BleuTest(folders.TestCase):
             self.file("translation", "Der Hund rennt, und die Katze schläft."),
             self.file("reference", "der hund rennt, und die katze schläft."),
         )
-        _, out, _ = execute(*files, "--tokenized_language=de")
+        _, out, _ = execute(*files, "--language_pair=en-de")
         self.assertIn("\ntokenized BLEU = 100.00 (", out)
         code, out, err = execute(
-            *files, "--tokenized_language=de", "--scale=wmt14"
+            *files, "--language_pair=en-de", "--scale=wmt14"
         )
         self.assertEqual((code, err), (0, ""))
         self.assertIn("|tok:moses-de-atat|", out)
@@ -76,10 +76,7 @@ class BleuTest(folders.TestCase):
         words = ["--test_set=multi30k/2016", "--language_pair=en-de"]
         with sacrebleu_sets_test.sacrebleu_folder(self.folder):
             _, by_name, _ = execute(translation, *words)
-        # The language comes with the set.
-        code, out, _ = execute(
-            translation, reference, "--tokenized_language=de"
-        )
+        code, out, _ = execute(translation, reference, words[1])
         self.assertEqual((code, by_name), (0, out))
         self.assertRegex(out, r"\ntokenized BLEU = \S+ \(nrefs:1\|case:lc")
 

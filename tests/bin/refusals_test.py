@@ -48,10 +48,6 @@ TABLE = {
             "--bleu_tokenize none, zh, 13a",
         ),
         ("--translation=a --test_set=z --language_pair=en-de", "--test_set: "),
-        (
-            "--translation=a --reference=a --tokenized_language=xx",
-            "--tokenized_language: ",
-        ),
     ),
     compare: (
         ("", "one of --hparams_sets, --preset and --runs is required"),

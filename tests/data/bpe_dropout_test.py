@@ -138,7 +138,7 @@ class TextTest(parameterized.TestCase):
                 self.assertEqual(_tokens.decode(ids), string)
 
     def test_no_dropout_merges_as_sentencepiece_does(self):
-        plain = _tokens.encode_batch((*_STRINGS, *_TEXT))
+        plain = list(map(_tokens.encode, (*_STRINGS, *_TEXT)))
         characters = segmented(_tokens, plain, 1.0, 5)
         self.assertGreater(sum(map(len, characters)), 2 * sum(map(len, plain)))
         for rows in (plain, characters):

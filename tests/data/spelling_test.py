@@ -67,13 +67,13 @@ def setUpModule():
 
 def read(texts):
     """Returns what ids keep of texts."""
-    return [_tokens.decode(ids) for ids in _tokens.encode_batch(texts)]
+    return [_tokens.decode(_tokens.encode(text)) for text in texts]
 
 
 # Not tf.test.TestCase, which drops the kernel that holds the graph's tokenizer.
 class SpellingTest(parameterized.TestCase):
     def assert_all_agree(self, texts, rows):
-        self.assertEqual(_tokens.encode_batch(texts), rows)
+        self.assertEqual(list(map(_tokens.encode, texts)), rows)
         in_graph = _graph.encode(tf.constant([t.encode() for t in texts]))
         self.assertEqual(in_graph.to_list(), rows)
         ids, lengths = _encoder.arrays(texts)
@@ -139,7 +139,7 @@ class SpellingTest(parameterized.TestCase):
             "".join(draw.choices(characters, k=draw.randint(0, 15)))
             for _ in range(3000)
         ]
-        self.assert_all_agree(texts, _tokens.encode_batch(texts))
+        self.assert_all_agree(texts, list(map(_tokens.encode, texts)))
         once = read(texts)
         for text in once:
             self.assertEqual(text, " ".join(text.split()))

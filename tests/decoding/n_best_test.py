@@ -36,8 +36,8 @@ class Letters:
 
     vocab_size = len(PIECES)
 
-    def encode_batch(self, texts):
-        return [[*map(PIECES.index, text), 1] for text in texts]
+    def encode(self, text):
+        return [*map(PIECES.index, text), 1]
 
     def decode(self, ids):
         return "".join(PIECES[i] for i in ids if i > 2)

@@ -272,6 +272,22 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         self.assertNotEqual(text, best)
         self.assertLess(score, best_score)
 
+    def test_capitals_are_translated_as_sentences(self):
+        lines = ["WHERE IS THE STATION?", "It Is Raining, And It Will Rain"]
+        plain = ["Where is the station?", "It is raining, and it will rain"]
+        found = self.translator.translate(lines, n_best=3)
+        upper, title = self.translator.translate(plain)
+        self.assertEqual([best for best, *_ in found], [upper.upper(), title])
+        self.assertEqual([len(set(texts)) for texts in found], [3, 3])
+        # A given beginning stays as it is, and so does its line.
+        (text,) = self.translator.translate(lines[:1], prefix=["Wo ist "])
+        self.assertStartsWith(text, "Wo ist")
+        # Given texts are scored as they are written.
+        engine = self.translator.engine
+        pairs = [(line, line) for line in (lines[0], lines[0].lower())]
+        sizes = [size for _, size in engine.log_probabilities(pairs)]
+        self.assertGreater(sizes[0], sizes[1])
+
     def test_attention_is_of_the_pieces_and_sums_to_one(self):
         found = self.translator.translate(
             LINES, n_best=2, return_attention=True

@@ -32,7 +32,10 @@ from tests.decoding import translator_test
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "load_export.py"
 # With remains of invalid UTF-8 and line ends, as in a file that was read.
-LINES = (*translator_test.LINES, "\ufffd7\ufffd", "nul \0 here")
+LINES = (
+    *(*translator_test.LINES, "\ufffd7\ufffd", "nul \0 here"),
+    *("WHERE IS THE STATION?", "It Is Raining, And It Will Rain"),
+)
 T2T_VOCAB = 97
 T2T_LINES = (
     "abc",
