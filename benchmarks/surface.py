@@ -3,11 +3,11 @@
     python benchmarks/surface.py --output_dir=runs/noisy --source=test.en \
         --reference=test.de
 
-Prints BLEU and chrF, lower-cased, of the first lines as they are, in other
-capitals and with other signs; then, for each class of tokens, how many of them
-come out letter by letter. A token stands in the middle of a line; the tokens
-are not those of `examples/surface_noise.py`. `--export_dir` takes the place of
-`--output_dir`.
+Prints BLEU and chrF without case, where ß is ss, of the first lines as they
+are, in other capitals and with other signs; then, for each class of tokens, how
+many of them come out letter by letter. A token stands in the middle of a line;
+the tokens are not those of `examples/surface_noise.py`. `--export_dir` takes
+the place of `--output_dir`.
 """
 
 import itertools
@@ -89,11 +89,11 @@ def main():
         parser.error(str(error))
     number = max(1, args.lines)
     sources, references = sources[:number], references[:number]
-    print(f"{'lower-cased':24}{'BLEU':>6}{'chrF':>6}")
+    print(f"{'without case':24}{'BLEU':>6}{'chrF':>6}")
     for name, change in FORMS.items():
         found = translator.translate([change(line) for line in sources])
-        found = [line.lower() for line in found]
-        expected = [[line.lower() for line in references]]
+        found = [line.casefold() for line in found]
+        expected = [[line.casefold() for line in references]]
         bleu = sacrebleu.corpus_bleu(found, expected).score
         chrf = sacrebleu.corpus_chrf(found, expected).score
         print(f"{name:24}{bleu:6.1f}{chrf:6.1f}", flush=True)

@@ -13,7 +13,6 @@
 | `transformer_localness_{fixed,layer,query}` | Yang et al. 2018 |
 | `transformer_convolutional_{1d,2d}` | Yang et al. 2019 |
 | `transformer_alibi` | Press et al. 2022 |
-| `transformer_shape` | Kiyono et al. 2021 |
 | `transformer_t5_bias` | Raffel et al. 2020 |
 | `transformer_rotary` | Su et al. 2021 |
 | `transformer_kerple` | Chi et al. 2022 |

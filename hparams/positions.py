@@ -75,18 +75,6 @@ def transformer_xl() -> hparam.HParams:
 
 
 @registry.register_hparams
-def transformer_shape() -> hparam.HParams:
-    r"""Sinusoids that begin at random positions (SHAPE; Kiyono et al., 2021).
-
-        relpos-trainer --problem=translate_ende_wmt14 \
-            --hparams_set=transformer_shape --worker_gpu=8
-
-    Cost: as `transformer_base`. Score: not measured.
-    """
-    return transformer.transformer_base().replace(max_position_shift=500)
-
-
-@registry.register_hparams
 def transformer_t5_bias() -> hparam.HParams:
     r"""T5's bias of 32 buckets of distances (Raffel et al., 2020).
 

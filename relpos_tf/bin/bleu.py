@@ -47,7 +47,6 @@ def main() -> None:
     """Prints the scores."""
     command.check_outputs(FLAGS, ["score_json"], ["translation", "reference"])
     command.require(FLAGS, "translation")
-    from relpos_tf.training import metrics  # imports sacreBLEU
 
     translations = list(text.checked_lines(FLAGS.translation))
     if FLAGS.test_set:
@@ -60,9 +59,8 @@ def main() -> None:
     target = FLAGS.language_pair.partition("-")[2]
     if FLAGS.scale:
         scores.check_scale(target)
-    tokenize = metrics.tokenizer_of(target, FLAGS.bleu_tokenize)
     found, lines = scores.score(
-        translations, references, target, tokenize, FLAGS.scale
+        translations, references, target, FLAGS.bleu_tokenize, FLAGS.scale
     )
     if FLAGS.score_json:
         written = json.dumps(found, ensure_ascii=False)

@@ -96,31 +96,8 @@ class Measure:
         return Scored(score, counts, lines * score - (lines - 1) * others)
 
 
-class Bleu(Measure):
-    """BLEU as of `metrics.corpus_bleu`: cased, tokenized, smoothed.
-
-    Its ten counts are the numbers of tokens of the hypothesis and of the
-    reference; of n-grams that are in the reference, n = 1 to 4; and of all
-    n-grams.
-
-    Args:
-        tokenize: str. The tokenizer, see `metrics.tokenizer_of`.
-
-    Example:
-    >>> bleu = Bleu()
-    >>> counts = bleu.counts(["a b c d e", "f g"], ["a b c d e", "x"])
-    >>> counts[0].astype(int).tolist()
-    [5, 5, 5, 4, 3, 2, 5, 4, 3, 2]
-    >>> bleu.score(counts[:1].sum(axis=0)).round(2).item()
-    100.0
-    """
-
-    def __init__(self, tokenize: str = "13a"):
-        super().__init__("BLEU", metrics.bleu(tokenize))
-
-
 class TokenizedBleu(Measure):
-    """BLEU as of `metrics.tokenized_bleu`; its counts are those of `Bleu`.
+    """BLEU as of `metrics.tokenized_bleu`; its counts are those of `bleu`.
 
     Args:
         language: str. ISO 639-1 code of both sides.
@@ -139,24 +116,41 @@ class TokenizedBleu(Measure):
         return metrics.moses_tokens(hypotheses, references, *self._of)
 
 
-class ChrF(Measure):
-    """chrF2 as of `metrics.corpus_bleu`.
+def bleu(tokenize: str = "13a") -> Measure:
+    """Returns BLEU as of `metrics.corpus_bleu`: cased, tokenized, smoothed.
+
+    Its ten counts are the numbers of tokens of the hypothesis and of the
+    reference; of n-grams that are in the reference, n = 1 to 4; and of all
+    n-grams.
+
+    Args:
+        tokenize: str. The tokenizer, see `metrics.tokenizer_of`.
+
+    Example:
+    >>> counts = bleu().counts(["a b c d e", "f g"], ["a b c d e", "x"])
+    >>> counts[0].astype(int).tolist()
+    [5, 5, 5, 4, 3, 2, 5, 4, 3, 2]
+    >>> bleu().score(counts[:1].sum(axis=0)).round(2).item()
+    100.0
+    """
+    return Measure("BLEU", metrics.bleu(tokenize))
+
+
+def chrf() -> Measure:
+    """Returns chrF2 as of `metrics.corpus_bleu`.
 
     Its counts are, for n = 1 to 6, the numbers of character n-grams of the
     hypothesis, of the reference, and of those in both. An n-gram of the
     hypothesis counts only where the reference has n characters.
 
     Example:
-    >>> chrf = ChrF()
-    >>> counts = chrf.counts(["ab d"], ["abc"])
+    >>> counts = chrf().counts(["ab d"], ["abc"])
     >>> counts[0].astype(int).tolist()
     [3, 3, 2, 2, 2, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
-    >>> chrf.score(counts[0]).round(2).item()
+    >>> chrf().score(counts[0]).round(2).item()
     38.89
     """
-
-    def __init__(self):
-        super().__init__("chrF", metrics.chrf())
+    return Measure("chrF", metrics.chrf())
 
 
 def of_language(
@@ -170,7 +164,7 @@ def of_language(
         scale: str. That of tokenized BLEU, a key of `metrics.SCALES`. None: the
             first, where Moses' tokenizer knows the language.
     """
-    found: list[Measure] = [Bleu(tokenize), ChrF()]
+    found: list[Measure] = [bleu(tokenize), chrf()]
     if scale or language in metrics.MOSES_LANGUAGES:
         found.append(TokenizedBleu(language, scale or metrics.MULTI30K))
     return found + [Measure(*x) for x in metrics.further(tokenize).items()]

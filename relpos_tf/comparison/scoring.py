@@ -18,7 +18,7 @@ from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
 
 # Part of every key. Raised when the same model would get other scores.
-_FORMAT = 3
+_FORMAT = 4
 
 
 class ModelResult(NamedTuple):

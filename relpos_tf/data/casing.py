@@ -1,16 +1,18 @@
-"""Lines in capitals and in title case, written as training writes sentences.
+"""Lines in capitals and in title case, read in the letters that training knows.
 
 A model that saw few such lines spells their words letter by letter and cannot
-translate them. So they are translated in lower case behind their first letter,
-if that has fewer pieces: names that the vocabulary knows stay as they are, and
-so does the text of a training in capitals. The translation of a line in
-capitals is written in capitals. `graph_casing` has the same rules for graphs.
+translate them. So each of their words is read in the form that has the fewest
+pieces in the vocabulary, and of these the most frequent ones: in lower case, as
+it is, or capitalised. Names and acronyms stay as they are where the vocabulary
+knows them, and so does the text of a training in capitals. The translation of
+a line in capitals is written in capitals. `graph_casing` does so in graphs.
 """
 
 from collections.abc import Callable
 
-# Words of a line in title case. Fewer may be a name, or nouns of German.
-TITLE = 4
+# What a piece counts besides its id, which is the larger, the rarer it is: more
+# than the ids of any vocabulary.
+PIECE = 10**7
 
 
 def encode(
@@ -18,21 +20,28 @@ def encode(
 ) -> tuple[list[int], Callable[[str], str]]:
     """Returns the ids of a line, and what writes its translation.
 
-    A line is in capitals if it has no other letters, and in title case if the
-    first letter of each word is a capital. U+0020 ends words.
+    A line is read in other forms if the first letter of each of its words is a
+    capital, but for its own first character. U+0020 ends words.
 
     Args:
         line: str.
         encoder: Returns the ids of a text.
     """
-    ids, words = encoder(line), list(filter(None, line.split(" ")))
+    words = line.split(" ")
     firsts = (next(filter(str.isalpha, word), "") for word in words)
-    is_upper = _are_capitals(line)
-    if is_upper or (len(words) >= TITLE and _are_capitals(firsts)):
-        sentence = encoder(line[:1] + line[1:].lower())
-        if len(sentence) < len(ids):
-            return sentence, str.upper if is_upper else str
-    return ids, str
+    # TensorFlow's capitals end at NUL.
+    if "\0" in line or not _are_capitals(firsts):
+        return encoder(line), str
+    best = (
+        min(
+            (word.lower(), word, word[:1] + word[1:].lower()),
+            key=lambda form: sum(PIECE + i for i in encoder(form)),
+        )
+        for word in words
+    )
+    sentence = line[:1] + " ".join(best)[1:]
+    is_written = sentence != line and _are_capitals(line)
+    return encoder(sentence), str.upper if is_written else str
 
 
 def _are_capitals(characters):

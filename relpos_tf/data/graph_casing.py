@@ -1,6 +1,9 @@
 """`casing` in graphs, with equal results.
 
-Shapes: N lines, B translations of each.
+TensorFlow knows the letters of Unicode 13, and follows the locale of its
+process; i and I are a pair in every locale here.
+
+Shapes: N lines, W words in all, B translations of a line.
 """
 
 from collections.abc import Callable
@@ -26,20 +29,39 @@ def of(
         write: Function of translations, string [N, B], and their result.
     """
 
-    def matches(pattern):
-        return tf.strings.regex_full_match(lines, f"(?s){pattern}")
+    def has(pattern):
+        return tf.strings.regex_full_match(lines, f"(?s){pattern}.*")
 
-    is_upper = ~matches(f".*{_OTHER}.*")
-    is_title = matches(rf" *([^ ]+ +){{{casing.TITLE - 1}}}[^ ].*")
-    is_title &= ~matches(rf"(.* )?[^\p{{L}} ]*{_OTHER}.*")
-    rest = tf.strings.regex_replace(lines, "(?s)^.", "")
-    first = tf.strings.substr(lines, 0, 1, unit="UTF8_CHAR")
-    sentences = tf.strings.join([first, tf.strings.lower(rest, "utf-8")])
-    sentences = tf.where(is_upper | is_title, sentences, lines)
-    is_fewer = encoder(sentences).row_lengths() < encoder(lines).row_lengths()
+    has_other = has(f".*{_OTHER}")  # [N]
+    is_kept = has(r".*\x00") | has(rf"(.* )?[^\p{{L}} ]*{_OTHER}")  # [N]
+    words = tf.strings.split(tf.where(is_kept, "", lines), " ")  # [N, (W)]
+    word = words.flat_values
+    forms = _lower(word), word, _first(word) + _lower(_rest(word))
+    costs = [
+        tf.reduce_sum(tf.cast(encoder(form), tf.int64) + casing.PIECE, axis=1)
+        for form in forms
+    ]
+    best = tf.gather(tf.stack(forms, 1), tf.argmin(costs), batch_dims=1)  # [W]
+    joined = words.with_flat_values(best)
+    joined = tf.strings.reduce_join(joined, axis=1, separator=" ")  # [N]
+    sentences = tf.where(is_kept, lines, _first(lines) + _rest(joined))
+    is_written = (sentences != lines) & ~has_other
 
     def write(texts):
-        capitals = tf.strings.upper(texts, "utf-8")
-        return tf.where((is_fewer & is_upper)[:, tf.newaxis], capitals, texts)
+        capitals = tf.strings.regex_replace(texts, "i", "I")
+        capitals = tf.strings.upper(capitals, "utf-8")
+        return tf.where(is_written[:, tf.newaxis], capitals, texts)
 
-    return encoder(tf.where(is_fewer, sentences, lines)), write
+    return encoder(sentences), write
+
+
+def _first(texts):
+    return tf.strings.substr(texts, 0, 1, unit="UTF8_CHAR")
+
+
+def _rest(texts):
+    return tf.strings.regex_replace(texts, "(?s)^.", "")
+
+
+def _lower(texts):
+    return tf.strings.lower(tf.strings.regex_replace(texts, "I", "i"), "utf-8")

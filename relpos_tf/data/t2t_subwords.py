@@ -84,10 +84,6 @@ class SubwordTokenizer:
         pieces = [self._pieces[i] for i in text_ids(ids) if i in known]
         return t2t_escaping.read("".join(pieces))
 
-    def ends_token(self, token: int) -> bool:
-        """Returns whether the ids behind this one can be decoded alone."""
-        return self._pieces[token].endswith("_")
-
     def pieces(self) -> list[str]:
         """Returns the piece of every id, in order."""
         return list(self._pieces)

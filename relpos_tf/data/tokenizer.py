@@ -86,10 +86,6 @@ class Tokenizer:
         """Returns the text before the first EOS; padding is left out."""
         return self._processor.decode(list(t2t_subwords.text_ids(ids)))
 
-    def ends_token(self, token: int) -> bool:
-        """Returns whether the ids behind this one can be decoded alone."""
-        return True
-
     def pieces(self) -> list[str]:
         """Returns the piece of every id, in order."""
         return [self._processor.id_to_piece(i) for i in range(self.vocab_size)]

@@ -53,7 +53,8 @@ class Attention(NamedTuple):
     """The attention of a translation to its source.
 
     Attributes:
-        source: list of str. The source's pieces, EOS last.
+        source: list of str. The source's pieces, EOS last; as those of the
+            translation, in the letters that the model has, see `casing`.
         target: list of str. The translation's pieces.
         weights: float32 array, layers x heads x target x source. Row t holds
             the weights with which piece t was predicted; each sums to 1.
@@ -250,7 +251,7 @@ class Engine(abc.ABC):
         for line, prefix in itertools.zip_longest(lines, prefixes):
             start = tuple(self.encode(prefix or "")[:-1])  # without EOS
             line = line.strip(spelling.BLANKS)
-            ids, write = casing.encode(line, self.encode)
+            ids, write = casing.encode(line, self.tokenizer.encode)
             if start:  # it stays as it is, and so does its line
                 ids, write = self.encode(line), str
             items.append(Item(ids, len(ids), prefix=start, write=write))
@@ -319,25 +320,17 @@ class Engine(abc.ABC):
             ids: Those from EOS on are left out; all of them, if they spell
                 nothing but blanks.
         """
-        # Decoded from the piece at `start` on, with which word `first` begins.
-        start = first = 0
         numbers: list[int] = []
         words: list[str] = []
         for end, one in enumerate(ids, 1):
             if one == text_lib.EOS_ID:
                 break
-            before, text = words, self.text(ids[start:end])
+            before, text = words, self.text(ids[:end])
             words = text.split()
             # A piece that is a blank belongs to the word that follows.
             is_blank = words == before and text[-1:] in ("", " ")
-            numbers.append(first + len(words) - 1 + is_blank)
-            begins_word = len(words) > max(1, len(before))
-            if begins_word and self.tokenizer.ends_token(ids[end - 2]):
-                start, known = end - 1, first + len(words)
-                words = self.text(ids[start:end]).split()
-                first = known - len(words)
-        known = first + len(words)
-        return [min(number, known - 1) for number in numbers if known]
+            numbers.append(len(words) - 1 + is_blank)
+        return [min(number, len(words) - 1) for number in numbers if words]
 
 
 class ExportEngine(Engine):

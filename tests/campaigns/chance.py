@@ -39,7 +39,7 @@ from relpos_tf.comparison import two_way
 
 SEEDS = 1, 2, 3, 5
 KINDS = {"equal": 0.0, "mixed": 0.0, "1": 1.0, "2": 2.0, "3": 3.0}
-MEASURES = {"bleu": corpus_measures.Bleu, "chrf": corpus_measures.ChrF}
+MEASURES = {"bleu": corpus_measures.bleu, "chrf": corpus_measures.chrf}
 SPREADS = 0.5, 1.5
 COLUMNS = "better", "sentences", "interval holds", "width"
 # Of the preference of a label for a sentence, in the unit of `Pool.tilts`.

@@ -32,8 +32,8 @@ def expected(measure, hypotheses, references):
 class CorpusMeasuresTest(parameterized.TestCase):
     @parameterized.product(
         measure=(
-            corpus_measures.Bleu(),
-            corpus_measures.ChrF(),
+            corpus_measures.bleu(),
+            corpus_measures.chrf(),
             corpus_measures.TokenizedBleu("de"),
         ),
         lines=([0, 1, 2, 3, 4], [3, 0, 0, 2], [4], [2, 3]),

@@ -10,7 +10,7 @@ from relpos_tf.comparison import two_way
 REFERENCES = [f"the {n} small cats sat on mat {n} ." for n in range(12)]
 WORSE = [line.replace("small", "big") for line in REFERENCES]
 WORST = [line.replace("sat", "stood") for line in WORSE]
-BLEU = corpus_measures.Bleu()
+BLEU = corpus_measures.bleu()
 
 
 def scores(**by_label):

@@ -94,7 +94,7 @@ class TwoWayTest(parameterized.TestCase):
         found = two_way.compare(models([1], [2]), zeros(2, 1), True)
         self.assertEqual(set(found), {None})
 
-    @parameterized.parameters(corpus_measures.Bleu(), corpus_measures.ChrF())
+    @parameterized.parameters(corpus_measures.bleu(), corpus_measures.chrf())
     def test_interval_over_sentences_is_that_of_the_bootstrap(self, measure):
         generator = np.random.default_rng(3)
         references, translations = chance.made_lines(generator, 200, 4)
@@ -115,7 +115,7 @@ class CampaignTest(absltest.TestCase):
     def test_campaign_finds_true_differences_and_none_with_one_seed(self):
         generator = np.random.default_rng(1899)
         lines = chance.made_lines(generator, lines=400, translations=6)
-        pool = chance.Pool(corpus_measures.Bleu(), *lines)
+        pool = chance.Pool(corpus_measures.bleu(), *lines)
         found = chance.tally(pool, "mixed", 1, 60, generator)
         self.assertEqual(found["better"], 0.0)
         self.assertGreater(found["sentences"], 0.1)

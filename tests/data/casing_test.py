@@ -14,8 +14,12 @@ from relpos_tf.data import graph_tokenizers
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
 
-_TEXT = ("two dogs play in the snow at night with Anna", "NATO", "Zwei Größen")
-# Cut into lines at random: capitals, small, and letters that are neither.
+_TEXT = (
+    "two dogs play in the snow at night with Anna",
+    "I see NATO",
+    "die Größe",
+)
+# Lines are made of them at random: capitals, others, letters of neither kind.
 _PARTS = (
     *("TWO", "Two", "two", "DOGS", "Play", "IN", "The", "SNOW", "Größe", "ß"),
     *(
@@ -43,8 +47,9 @@ _PARTS = (
         "\t",
         "\u00a0",
         "Anna",
-        "NATO",
+        "ANNA",
     ),
+    *("NATO", "I", "A\0B", "Áé", "ÁÉ"),
 )
 
 
@@ -65,22 +70,32 @@ class CasingTest(parameterized.TestCase, tf.test.TestCase):
             "zwei Größen, ǆ",
             "ZWEI GRÖSSEN, Ǆ",
         ),
-        ("“DOGS”", "“dogs”", "a  b", "A  B"),
-        ("Two Dogs Play In", "Two dogs play in", "zwei Größen", "zwei Größen"),
-        ("“Two” Dogs 2 “Night”", "“two” dogs 2 “night”", "ß", "ß"),
+        ("“DOGS” IN  NATO", "“dogs” in  NATO", "a  b", "A  B"),
+        ("ANNA SEES: I PLAY", "Anna sees: I play", "i", "I"),
+        ("Two Dogs Play", "Two dogs play", "zwei Größen", "zwei Größen"),
+        ("Die Größe In NATO", "Die Größe in NATO", "ß", "ß"),
     )
-    def test_lines_are_read_as_sentences(self, line, sentence, text, expected):
+    def test_words_have_the_form_that_training_knows(
+        self, line, sentence, text, expected
+    ):
         ids, write = casing.encode(line, _encode)
         self.assertEqual(ids, _encode(sentence))
         self.assertEqual(write(text), expected)
 
     @parameterized.parameters(
-        *("two dogs play in the snow", "Two dogs Play In The Snow", ""),
-        *("Two Dogs Play", "Two Dogs Play 3d", "Two Dogs Play %s", "7 8 9 10"),
+        *("two dogs play in the snow", "Two dogs Play In The Snow", "", " "),
+        *(
+            "Two Dogs Play 3d",
+            "Two Dogs Play %s",
+            "7 8 9 10",
+            "I",
+            "I see Anna",
+        ),
         # The vocabulary knows them so.
-        *("NATO", "Anna Anna Anna Anna"),
+        *("NATO", "Anna Anna Anna Anna", "Die Größe"),
         # Beside letters that have no small ones, capitals are a name.
-        *("IBM公司", "TWO DOGS 公司", "二 TWO DOGS PLAY IN"),
+        *("公司 TWO DOGS", "TWO DOGS 公司"),
+        "TWO DOGS\0 PLAY",
     )
     def test_other_lines_stay_as_they_are(self, line):
         self.assertEqual(casing.encode(line, _encode), (_encode(line), str))
@@ -101,7 +116,8 @@ class CasingTest(parameterized.TestCase, tf.test.TestCase):
             for _ in range(3000)
         ]
         ids, write = graph_casing.of(tf.constant(lines), _graph.encode)
-        ids, texts = ids.to_list(), draws.sample(lines, k=len(lines))
+        ids, texts = ids.to_list(), [line.replace("\0", "") for line in lines]
+        draws.shuffle(texts)
         written = write(tf.constant(texts)[:, tf.newaxis]).numpy()[:, 0]
         counts = collections.Counter()
         for i, line in enumerate(lines):

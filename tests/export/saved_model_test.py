@@ -138,7 +138,8 @@ class ExportTest(tf.test.TestCase):
             capture_output=True,
             cwd="/",
             env=os.environ
-            | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONSAFEPATH": "1"},
+            | {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONSAFEPATH": "1"}
+            | {"LC_ALL": "tr_TR.UTF-8"},  # where I is not the capital of i
         )
         self.assertEqual(done.returncode, 0, done.stderr.decode()[-2000:])
         found = json.loads(done.stdout)

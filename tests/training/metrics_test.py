@@ -131,7 +131,7 @@ class UnicodeFormTest(parameterized.TestCase):
         chrf = sacrebleu.corpus_chrf(worse, [perfect]).score
         self.assertAlmostEqual(scores.bleu, bleu)
         self.assertAlmostEqual(scores.chrf, chrf)
-        measure = corpus_measures.Bleu()
+        measure = corpus_measures.bleu()
         counts = measure.counts(worse, references).sum(axis=0)
         self.assertAlmostEqual(measure.score(counts), bleu)
 
