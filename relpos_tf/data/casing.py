@@ -3,9 +3,10 @@
 A model that saw few such lines spells their words letter by letter and cannot
 translate them. So each of their words is read in the form that has the fewest
 pieces in the vocabulary, and of these the most frequent ones: in lower case, as
-it is, or capitalised. Names and acronyms stay as they are where the vocabulary
-knows them, and so does the text of a training in capitals. The translation of
-a line in capitals is written in capitals. `graph_casing` does so in graphs.
+it is, or capitalised. Names stay as they are where the vocabulary knows them,
+and so does the text of a training in capitals; in title case, words of several
+capitals do. The translation of a line in capitals is written in capitals.
+`graph_casing` does so in graphs.
 """
 
 from collections.abc import Callable
@@ -32,15 +33,18 @@ def encode(
     # TensorFlow's capitals end at NUL.
     if "\0" in line or not _are_capitals(firsts):
         return encoder(line), str
+    is_upper = _are_capitals(line)
     best = (
-        min(
+        word
+        if not is_upper and sum(map(str.isupper, word)) > 1  # as in USA
+        else min(
             (word.lower(), word, word[:1] + word[1:].lower()),
             key=lambda form: sum(PIECE + i for i in encoder(form)),
         )
         for word in words
     )
     sentence = line[:1] + " ".join(best)[1:]
-    is_written = sentence != line and _are_capitals(line)
+    is_written = is_upper and sentence != line
     return encoder(sentence), str.upper if is_written else str
 
 

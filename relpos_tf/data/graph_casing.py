@@ -42,7 +42,9 @@ def of(
         for form in forms
     ]
     best = tf.gather(tf.stack(forms, 1), tf.argmin(costs), batch_dims=1)  # [W]
-    joined = words.with_flat_values(best)
+    has_capitals = tf.strings.regex_full_match(word, r"(?s)(.*\p{Lu}){2}.*")
+    is_acronym = has_capitals & tf.gather(has_other, words.value_rowids())
+    joined = words.with_flat_values(tf.where(is_acronym, word, best))
     joined = tf.strings.reduce_join(joined, axis=1, separator=" ")  # [N]
     sentences = tf.where(is_kept, lines, _first(lines) + _rest(joined))
     is_written = (sentences != lines) & ~has_other

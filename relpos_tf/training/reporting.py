@@ -141,10 +141,7 @@ class Progress:
 
 
 class SummaryWriter:
-    """Writes metrics.jsonl for TensorBoard, if tensorboard is installed.
-
-    The first event of a process replaces the files of earlier ones by all
-    events so far: what a resumed run repeats is then there once.
+    """Writes events for TensorBoard, if tensorboard is installed.
 
     Args:
         run: `run_dir.RunDir`. Gets the events file.
@@ -160,28 +157,21 @@ class SummaryWriter:
         Those of an average are `SPLIT_average/NAME`.
 
         Args:
-            event: dict, the last one in metrics.jsonl: `step`, `split` and
-                measured values. Values that are not numbers are left out.
+            event: dict of `step`, `split` and measured values. Values that are
+                not numbers are left out.
         """
         # Without the package every tf.summary call raises TBNotInstalledError.
         if importlib.util.find_spec("tensorboard") is None:
             return
         import tensorflow as tf  # slow, and not needed above
 
-        events = [event]
         if self._writer is None:
-            events = self._run.read_metrics()
-            for path in self._run.path.glob("events.out.tfevents.*"):
-                path.unlink()
             self._writer = tf.summary.create_file_writer(str(self._run.path))
-        # A checkpoint may have been scored twice: the last event counts.
-        last = {(e["step"], e["split"], "averaged" in e): e for e in events}
-        for (step, split, is_average), event in last.items():
-            with self._writer.as_default(step=step):
-                for name, value in event.items():
-                    if name != "step" and type(value) in (int, float):
-                        group = f"{split}_average" if is_average else split
-                        tf.summary.scalar(f"{group}/{name}", value)
+        group = event["split"] + "_average" * ("averaged" in event)
+        with self._writer.as_default(step=event["step"]):
+            for name, value in event.items():
+                if name != "step" and type(value) in (int, float):
+                    tf.summary.scalar(f"{group}/{name}", value)
         self._writer.flush()
 
 

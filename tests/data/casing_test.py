@@ -74,6 +74,7 @@ class CasingTest(parameterized.TestCase, tf.test.TestCase):
         ("ANNA SEES: I PLAY", "Anna sees: I play", "i", "I"),
         ("Two Dogs Play", "Two dogs play", "zwei Größen", "zwei Größen"),
         ("Die Größe In NATO", "Die Größe in NATO", "ß", "ß"),
+        ("TWO Dogs In The US", "TWO dogs in the US", "ß", "ß"),
     )
     def test_words_have_the_form_that_training_knows(
         self, line, sentence, text, expected
