@@ -24,9 +24,12 @@ import string
 LETTERS = string.ascii_lowercase
 # First and last letters of scripts whose words stay as they are.
 SCRIPTS = ("άώ", "аџ", "את", "بي", "กฮ", "あん", "アン", "一鿋", "가힣", "कह")
-EMOJI = ("\U0001f600\U0001f64f", "\U0001f300\U0001f5ff", "\u2600\u26ff")
+EMOJI = (
+    *("\U0001f600\U0001f64f", "\U0001f300\U0001f5ff", "\U0001f680\U0001f6ff"),
+    *("\u2600\u26ff", "\u2700\u27bf", "\U0001f900\U0001f9ff"),
+)
 ENDS = "com org net de io co.uk edu info".split()
-SUFFIXES = "txt pdf html py json csv png xml".split()
+SUFFIXES = "txt pdf html py json csv png xml md c h cpp js sh zip jpg".split()
 
 
 class Draws(random.Random):
@@ -59,8 +62,9 @@ def between(draws, ends):
 
 
 def number(draws, most=6):
-    """Returns digits, the first of them not 0."""
-    return str(draws.randint(0, 10 ** draws.randint(1, most) - 1))
+    """Returns digits, the first of them not 0, perhaps with commas."""
+    found = draws.randint(0, 10 ** draws.randint(1, most) - 1)
+    return f"{found:,}" if draws.random() < 0.2 else str(found)
 
 
 def address(draws):
@@ -73,8 +77,13 @@ def address(draws):
 
 def mail(draws):
     """Returns an address of mail."""
-    name = draws.choice("._-").join(draws.word() for _ in range(2))
-    return f"{name}@{draws.word()}.{draws.choice(ENDS)}"
+    parts = [
+        draws.choice([draws.word(), draws.choice(LETTERS), number(draws, 2)])
+        for _ in range(draws.randint(0, 2))
+    ]
+    name = draws.choice("._-").join([draws.word(), *parts])
+    places = [draws.word() for _ in range(draws.randint(1, 2))]
+    return f"{name}@{'.'.join(places)}.{draws.choice(ENDS)}"
 
 
 def date(draws):
@@ -94,15 +103,15 @@ def date(draws):
 
 def amount(draws):
     """Returns a number or a price."""
-    digits = number(draws)
-    cents = f"{draws.randint(0, 99):02}"
+    digits, sign = number(draws), draws.choice("$€£¥")
+    cents = draws.choice(["", f".{draws.randint(0, 99):02}"])
     return draws.choice(
         [
             digits,
             f"{digits}%",
-            f"${digits}.{cents}",
-            f"€{digits}",
-            f"{digits}.{cents}",
+            f"{sign}{digits}{cents}",
+            f"{digits}{cents}{sign}",
+            f"{digits}.{number(draws, 2)}",
             f"+{number(draws)}-{digits}",
         ]
     )
@@ -114,7 +123,9 @@ def name(draws):
     return draws.choice(
         [
             made.capitalize(),
+            (made + draws.word()).capitalize(),
             f"{made.capitalize()}{draws.word().capitalize()}",
+            f"{made.capitalize()}{draws.word()[:3].upper()}",
             made.upper(),
             f"#{made}",
             f"#{made.capitalize()}",
@@ -141,6 +152,9 @@ def placeholder(draws):
             f"</{draws.choice(LETTERS)}>",
             f"<{inner}/>",
             f'<{draws.choice(LETTERS)} id="{number(draws, 2)}">',
+            f'<{draws.word()} id="{number(draws, 2)}">',
+            f'<{draws.word()[:3]} id="{number(draws, 2)}"/>',
+            f"<{draws.word()[:4]}{number(draws, 1)}/>",
             f"{{\\{draws.word()[:2]}{number(draws, 1)}}}",
             f"[{inner}]",
             f"&{draws.word()};",
@@ -155,10 +169,12 @@ def code(draws):
         [
             f"/{first}/{second}.{draws.choice(SUFFIXES)}",
             f"/{first}/{second}/{draws.word()}",
-            f"~/{first}",
+            f"~/{first}.{draws.choice(SUFFIXES)}",
+            f"../{first}",
             f"../{first}/{second}",
             f"C:\\{first.capitalize()}\\{second}",
             f"{first}.{draws.choice(SUFFIXES)}",
+            f"{first.upper()}.{draws.choice(SUFFIXES)}",
             f"{first}_{second}",
             f"{first}{second.capitalize()}()",
             f"v{number(draws, 2)}.{number(draws, 1)}",

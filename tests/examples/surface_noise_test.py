@@ -38,9 +38,6 @@ class SurfaceNoiseTest(folders.TestCase):
             given = sources[i], targets[i]
             if (source, target) == tuple(x.upper() for x in given):
                 seen.add("capitals")
-            elif source == f"A Dog {i} Runs.":
-                self.assertEqual(target, f"Ein Hund {i} Läuft.")
-                seen.add("title")
             elif (source, target) == tuple(x.rstrip(".") for x in given):
                 seen.add("point")
             else:
@@ -55,7 +52,7 @@ class SurfaceNoiseTest(folders.TestCase):
                 self.assertEqual(*added)
                 self.assertNotEmpty(added[0])
                 seen.add("tokens")
-        self.assertLen(seen, 4)
+        self.assertLen(seen, 3)
 
     def test_lines_of_other_systems_stay_pairs(self):
         # Ends of Windows, a byte order mark, a carriage return in a line, no
