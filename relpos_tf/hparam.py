@@ -43,10 +43,12 @@ SCHEDULE_FACTORS = (
 # Rows of tensor2tensor's table of target spaces.
 TARGET_SPACES = 32
 # Conditions of fields, see `fields.is_met`: Shaw's positions, in any stack; the
-# tables of them; those of the encoder and of the decoder; and T5's.
+# tables of them; several heads with these; the tables of the encoder and of the
+# decoder; and T5's positions.
 _SHAW = "self_attention_type|decoder_self_attention_type=dot_product_relative"
 _HAS_TABLES = "add_relative_to_keys|add_relative_to_values=true"
 _TABLES = f"{_SHAW} and {_HAS_TABLES}"
+_SHARED = f"{_TABLES} and num_heads!=1"
 _OF_ENCODER = f"self_attention_type=dot_product_relative and {_HAS_TABLES}"
 _RIGHT = f"{_OF_ENCODER} and encoder_attention_direction!=forward"
 _OF_DECODER = (
@@ -130,7 +132,7 @@ class HParams(fields.Record):
     # Whether a vector of the distance is added to values: a^V, equation 3.
     add_relative_to_values: bool = switch(True, when=_SHAW)
     # Whether the heads of a layer share the tables of these vectors.
-    heads_share_relative_embedding: bool = switch(False, when=_TABLES)
+    heads_share_relative_embedding: bool = switch(False, when=_SHARED)
     # How Shaw's attention is computed; the result is the same up to rounding.
     relative_attention_implementation: str = choice(
         "auto", "reshape", "compact", "gather", when=_TABLES

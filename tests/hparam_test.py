@@ -55,6 +55,12 @@ WITHOUT_EFFECT = (
     ),
     ("max_relative_position=16", "=dot_product_relative", "none like it"),
     (
+        "self_attention_type=dot_product_relative,num_heads=1,"
+        "heads_share_relative_embedding=true",
+        "num_heads!=1",
+        "max_relative_position",
+    ),
+    (
         "self_attention_type=dot_product_relative_bias,max_relative_position=8",
         "=dot_product_relative",
         "relative_attention_num_buckets",
