@@ -47,7 +47,8 @@ def main() -> None:
     """Prints the scores."""
     command.check_outputs(FLAGS, ["score_json"], ["translation", "reference"])
     command.require(FLAGS, "translation")
-
+    target = FLAGS.language_pair.partition("-")[2]
+    scores.check_scale(FLAGS.scale, target)
     translations = list(text.checked_lines(FLAGS.translation))
     if FLAGS.test_set:
         found = scores.sacrebleu_set_of(FLAGS.test_set, FLAGS.language_pair)
@@ -56,9 +57,6 @@ def main() -> None:
         command.require(FLAGS, "reference")
         given = paths.listed(FLAGS.reference)
         references = test_sets.paired_lines(given, len(translations))
-    target = FLAGS.language_pair.partition("-")[2]
-    if FLAGS.scale:
-        scores.check_scale(target)
     found, lines = scores.score(
         translations, references, target, FLAGS.bleu_tokenize, FLAGS.scale
     )

@@ -156,9 +156,10 @@ def main() -> int:
         runs, train_steps = make_runs(variants, folder / "runs", grid)
     if FLAGS.scale:
         scores.check_scale(
+            FLAGS.scale,
             command.make_problem(FLAGS).target_language
             if variants
-            else test_sets.problem_of(runs[0].files)["target_language"]
+            else test_sets.problem_of(runs[0].files)["target_language"],
         )
     if FLAGS.print_commands and print_unfinished(runs, train_steps):
         return 0

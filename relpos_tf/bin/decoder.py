@@ -152,7 +152,7 @@ def main() -> None:
     path = FLAGS.output_dir or FLAGS.checkpoint_path or FLAGS.export_dir
     path = path or run_dir.latest_run("runs")
     if FLAGS.scale:
-        scores.check_scale(languages_of(path)[1])
+        scores.check_scale(FLAGS.scale, languages_of(path)[1])
     sets = open_test_sets(path)
     translator = load(path)
     command.logger().info("Using %s.", translator.engine.name)

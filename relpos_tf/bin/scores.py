@@ -32,12 +32,17 @@ def define_scale(flag_values: command.Flags) -> None:
     )
 
 
-def check_scale(language: str) -> None:
-    """Raises UsageError, which names --scale, for a language without it."""
+def check_scale(scale: str | None, language: str) -> None:
+    """Raises UsageError, which names --scale, for a language without it.
+
+    Raises:
+        MissingPackageError: the packages of scoring are not installed.
+    """
     from relpos_tf.training import metrics  # imports sacreBLEU
 
-    with command.flag_value("scale"):
-        metrics.check_moses_language(language)
+    if scale:
+        with command.flag_value("scale"):
+            metrics.check_moses_language(language)
 
 
 def define_language_pair(flag_values: command.Flags, text: str) -> None:

@@ -43,9 +43,8 @@ def encode(
         )
         for word in words
     )
-    sentence = line[:1] + " ".join(best)[1:]
-    is_written = is_upper and sentence != line
-    return encoder(sentence), str.upper if is_written else str
+    text = line[:1] + " ".join(best)[1:]
+    return encoder(text), str.upper if is_upper and text != line else str
 
 
 def _are_capitals(characters):

@@ -77,7 +77,7 @@ class WithoutTensorFlowTest(parameterized.TestCase):
             *("--decode_from_file=in", "--decode_to_file=out"),
             "--decode_reference=reference",
         )
-        self.assertIn("exact match = 100.00% of 7 lines", scores)
+        self.assertIn("exact match = 100.00% of 8 lines", scores)
         self.assertEqual(
             (self.folder / "out").read_bytes(),
             (self.folder / "reference").read_bytes(),

@@ -189,7 +189,7 @@ class OpenRunTest(folders.TestCase):
         with self.assertLogs("relpos_tf", "INFO") as logs:
             run, _ = self.open(hparams, train=train, data="other")
         sources, targets = (
-            map(tokenizer.Tokenizer(self.model).encode, side)
+            list(map(tokenizer.Tokenizer(self.model).encode, side))
             for side in zip(*train, strict=True)
         )
         longer = sum(len(row) > 20 for row in targets)
