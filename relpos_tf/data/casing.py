@@ -21,8 +21,8 @@ def encode(
 ) -> tuple[list[int], Callable[[str], str]]:
     """Returns the ids of a line, and what writes its translation.
 
-    A line is read in other forms if the first letter of each of its words is a
-    capital, but for its own first character. U+0020 ends words.
+    If the first letter of each word is a capital, the words are read in other
+    forms; the first character of the line stays. U+0020 ends words.
 
     Args:
         line: str.

@@ -53,9 +53,9 @@ class Attention(NamedTuple):
     """The attention of a translation to its source.
 
     Attributes:
-        source: list of str. The source's pieces, EOS last; as those of the
-            translation, in the letters that the model has, see `casing`.
-        target: list of str. The translation's pieces.
+        source: list of str. The source's pieces, as the model reads them (see
+            `casing`); EOS is the last.
+        target: list of str. The translation's pieces, as the model writes them.
         weights: float32 array, layers x heads x target x source. Row t holds
             the weights with which piece t was predicted; each sums to 1.
         source_words: list of int. The number of the word, from 0, that each
