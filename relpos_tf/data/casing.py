@@ -4,8 +4,8 @@ A model that saw few such lines spells their words letter by letter and cannot
 translate them. So each of their words is read in the form that has the fewest
 pieces in the vocabulary, and of these the most frequent ones: in lower case, as
 it is, or capitalised. Names stay as they are where the vocabulary knows them,
-and so does the text of a training in capitals; in title case, words of several
-capitals do. The translation of a line in capitals is written in capitals.
+and so does the text of a training in capitals; in title case, words that begin
+with two capitals do. The translation of a line in capitals is in capitals.
 `graph_casing` does so in graphs.
 """
 
@@ -35,8 +35,8 @@ def encode(
         return encoder(line), str
     is_upper = _are_capitals(line)
     best = (
-        word
-        if not is_upper and sum(map(str.isupper, word)) > 1  # as in USA
+        word  # as USA, not as Don'T, which some programs write
+        if not is_upper and word[:2].isalpha() and word[1:2].isupper()
         else min(
             (word.lower(), word, word[:1] + word[1:].lower()),
             key=lambda form: sum(PIECE + i for i in encoder(form)),

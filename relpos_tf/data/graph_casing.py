@@ -42,8 +42,8 @@ def of(
         for form in forms
     ]
     best = tf.gather(tf.stack(forms, 1), tf.argmin(costs), batch_dims=1)  # [W]
-    has_capitals = tf.strings.regex_full_match(word, r"(?s)(.*\p{Lu}){2}.*")
-    is_acronym = has_capitals & tf.gather(has_other, words.value_rowids())
+    begins_so = tf.strings.regex_full_match(word, r"(?s)\p{Lu}{2}.*")
+    is_acronym = begins_so & tf.gather(has_other, words.value_rowids())
     joined = words.with_flat_values(tf.where(is_acronym, word, best))
     joined = tf.strings.reduce_join(joined, axis=1, separator=" ")  # [N]
     sentences = tf.where(is_kept, lines, _first(lines) + _rest(joined))

@@ -75,6 +75,7 @@ class CasingTest(parameterized.TestCase, tf.test.TestCase):
         ("Two Dogs Play", "Two dogs play", "zwei Größen", "zwei Größen"),
         ("Die Größe In NATO", "Die Größe in NATO", "ß", "ß"),
         ("TWO Dogs In The US", "TWO dogs in the US", "ß", "ß"),
+        ("I See Two'S DOgs", "I see two's DOgs", "ß", "ß"),
     )
     def test_words_have_the_form_that_training_knows(
         self, line, sentence, text, expected
