@@ -29,19 +29,20 @@ def encode(
         encoder: Returns the ids of a text.
     """
     words = line.split(" ")
-    firsts = (next(filter(str.isalpha, word), "") for word in words)
+    signs = "".join(c for c in line if not c.isalpha())
+    begins = [word.lstrip(signs)[:2] for word in words]
     # TensorFlow's capitals end at NUL.
-    if "\0" in line or not _are_capitals(firsts):
+    if "\0" in line or not _are_capitals(begin[:1] for begin in begins):
         return encoder(line), str
     is_upper = _are_capitals(line)
     best = (
-        word  # as USA, not as Don'T, which some programs write
-        if not is_upper and word[:2].isalpha() and word[1:2].isupper()
+        word  # as (USA), not as Don'T, which some programs write
+        if not is_upper and begin.isalpha() and begin[1:].isupper()
         else min(
             (word.lower(), word, word[:1] + word[1:].lower()),
             key=lambda form: sum(PIECE + i for i in encoder(form)),
         )
-        for word in words
+        for word, begin in zip(words, begins, strict=True)
     )
     text = line[:1] + " ".join(best)[1:]
     return encoder(text), str.upper if is_upper and text != line else str

@@ -42,7 +42,7 @@ def of(
         for form in forms
     ]
     best = tf.gather(tf.stack(forms, 1), tf.argmin(costs), batch_dims=1)  # [W]
-    begins_so = tf.strings.regex_full_match(word, r"(?s)\p{Lu}{2}.*")
+    begins_so = tf.strings.regex_full_match(word, r"(?s)\P{L}*\p{Lu}{2}.*")
     is_acronym = begins_so & tf.gather(has_other, words.value_rowids())
     joined = words.with_flat_values(tf.where(is_acronym, word, best))
     joined = tf.strings.reduce_join(joined, axis=1, separator=" ")  # [N]

@@ -89,8 +89,7 @@ def _letters() -> Iterator[str]:
     characters = map(chr, range(_END))
     parts = {c: unicodedata.normalize("NFD", c) for c in characters}
     parts = {c: spelled for c, spelled in parts.items() if spelled != c}
-    in_use = set(itertools.chain.from_iterable(parts.values()))
-    marks = sorted(mark for mark in in_use if ord(mark) in _MARKS)
+    marks = sorted(c for c in set("".join(parts.values())) if ord(c) in _MARKS)
     yield from _pairs(marks)
     for character, spelled in parts.items():
         yield character

@@ -49,7 +49,7 @@ _PARTS = (
         "Anna",
         "ANNA",
     ),
-    *("NATO", "I", "A\0B", "Áé", "ÁÉ"),
+    *("NATO", "I", "A\0B", "Áé", "ÁÉ", "(ÁÉ)", "1A", "“Two"),
 )
 
 
@@ -74,7 +74,7 @@ class CasingTest(parameterized.TestCase, tf.test.TestCase):
         ("ANNA SEES: I PLAY", "Anna sees: I play", "i", "I"),
         ("Two Dogs Play", "Two dogs play", "zwei Größen", "zwei Größen"),
         ("Die Größe In NATO", "Die Größe in NATO", "ß", "ß"),
-        ("TWO Dogs In The US", "TWO dogs in the US", "ß", "ß"),
+        ("TWO Dogs In (THE)", "TWO dogs in (THE)", "ß", "ß"),
         ("I See Two'S DOgs", "I see two's DOgs", "ß", "ß"),
     )
     def test_words_have_the_form_that_training_knows(

@@ -80,4 +80,3 @@ class LoadTest(absltest.TestCase):
         growth = min(b - a for a, b in itertools.pairwise(memories)) / 20
         # Of a body of 200 kB, which becomes a list of 40,000 str.
         self.assertLess(growth, 50_000)
-
