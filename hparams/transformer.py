@@ -59,7 +59,7 @@ def transformer_small() -> hparam.HParams:
     r"""Three layers of 256, about 4 M weights beside the embeddings.
 
         relpos-trainer --problem=translate_ende_multi30k \
-            --hparams_set=transformer_small --train_steps=5000 \
+            --hparams_set=transformer_small \
             --local_eval_frequency=500 --hparams=activation_dtype=bfloat16
 
     For a corpus of some ten thousand pairs on a CPU: strong dropout, small

@@ -139,7 +139,7 @@ class HParams(fields.Record):
     )
     # Buckets of distances of T5's bias (Raffel et al., 2020); even.
     relative_attention_num_buckets: int = number(32, 4, 1000, when=_T5)
-    # The distance where the last bucket begins.
+    # Keys from this distance on share a bucket.
     relative_attention_max_distance: int = number(128, 2, 10_000, when=_T5)
     # The farthest position that self-attention sees; 0: any.
     attention_window: int = number(0, most=1_000_000)

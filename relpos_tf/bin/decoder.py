@@ -53,7 +53,7 @@ FLAGS.define_strings(
     output_dir="The run's directory. Default: the newest run in runs/.",
     checkpoint_path="A checkpoint, such as runs/mine/ckpt-1000 or, that of the "
     "best BLEU in training, runs/mine/best; or a folder of averages.",
-    export_dir="An export of any format, in place of a run. A SavedModel is a "
+    export_dir="An export, but Argos', in place of a run. A SavedModel is a "
     "program: load only those whose maker you trust.",
     decode_from_file="Text to translate, one sentence a line. Default: "
     "standard input.",

@@ -45,7 +45,7 @@ FLAGS = command.Flags()
 FLAGS.define_multi_string(
     "model",
     [],
-    "A run, RUN/best, a checkpoint or an export of any format; NAME=PATH gives "
+    "A run, RUN/best, a checkpoint or an export, but Argos'; NAME=PATH gives "
     "it a name. Default: the newest run in runs/",
 )
 command.define_usr_dir(FLAGS)

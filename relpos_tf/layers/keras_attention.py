@@ -63,8 +63,8 @@ class RelativeMultiHeadAttention(base.Config, keras.layers.MultiHeadAttention):
         implementation: str. "compact" and "reshape" are explained in
             `positions.shaw`, "ops" in `positions.relative_ops`. All give
             the same numbers to queries that may attend to a key. "auto" is
-            "compact", or "reshape" for one query. Instead of these two, "ops"
-            serves for inputs of rank 4 or more, on other backends than
+            "compact", on GPUs "gather", or "reshape" for one query. Instead,
+            "ops" serves for inputs of rank 4 or more, on other backends than
             TensorFlow, and where the graph does not know that there are at
             least as many keys as queries: it knows their numbers, or that
             both are one tensor, which needs no cast to the compute dtype.

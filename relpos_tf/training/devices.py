@@ -28,8 +28,8 @@ def strategy(
         worker_gpu: int. Number of GPUs to use on each host; 0: all that are
             visible. Without GPUs, each logical CPU is a replica on one host;
             each of several hosts is one replica.
-        several_hosts: bool. False: use this host only, whatever TF_CONFIG
-            says.
+        several_hosts: bool. False: use this host only, and remove TF_CONFIG
+            from the environment.
 
     Returns:
         TensorFlow's default strategy for one device, `MirroredStrategy` for
@@ -48,8 +48,9 @@ def strategy(
         )
     if worker_gpu and gpus:
         tf.config.set_visible_devices(gpus[:worker_gpu], "GPU")
-    hosts = cluster.from_environment()
-    if hosts is not None and several_hosts:
+    if not several_hosts:
+        os.environ.pop("TF_CONFIG", None)  # TensorFlow reads it, too.
+    elif hosts := cluster.from_environment():
         return _of_several_hosts(hosts)
     devices = [d.name for d in tf.config.list_logical_devices("GPU")]
     reduction = None  # NCCL, which CPUs do not have

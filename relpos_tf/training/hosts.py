@@ -173,8 +173,7 @@ class Hosts:
         with self.explain_failures():
             # A constant may be on no host's device; its copy is on this one's.
             own = tf.identity(tf.constant(values, tf.int64))
-            total = self.strategy.reduce("SUM", own, axis=None)
-            return total.numpy().tolist()
+            return self.strategy.reduce("SUM", own, axis=None).numpy().tolist()
 
 
 def host_of(context: tf.distribute.InputContext) -> batches.Host:

@@ -21,6 +21,8 @@ class DevicesTest(parameterized.TestCase):
         (config("one:1"), True),
         # As for an evaluation, which needs one host.
         (config("one:1", "two:2"), False),
+        ({"TF_CONFIG": "{"}, False),
+        ({"TF_CONFIG": '{"task": {"type": "evaluator"}}'}, False),
     )
     def test_strategy_of_this_host(self, environment, several_hosts):
         with mock.patch.dict("os.environ", environment):
