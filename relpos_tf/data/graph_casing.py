@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from relpos_tf.data import casing
 
-_OTHER = r"[^\P{L}\p{Lu}]"  # a letter that is no capital
+_OTHER = r"[^\P{L}\p{Lu}ß]"  # a letter that is no capital
 
 
 def of(
@@ -30,10 +30,10 @@ def of(
     """
 
     def has(pattern):
-        return tf.strings.regex_full_match(lines, f"(?s){pattern}.*")
+        return tf.strings.regex_full_match(lines, f"(?s)({pattern}).*")
 
     has_other = has(f".*{_OTHER}")  # [N]
-    is_kept = has(r".*\x00") | has(rf"(.* )?[^\p{{L}} ]*{_OTHER}")  # [N]
+    is_kept = has(rf".*\x00|.*\p{{Lo}}|(.* )?[^\p{{L}} ]*{_OTHER}")  # [N]
     words = tf.strings.split(tf.where(is_kept, "", lines), " ")  # [N, (W)]
     word = words.flat_values
     forms = _lower(word), word, _first(word) + _lower(_rest(word))
@@ -47,22 +47,25 @@ def of(
     joined = words.with_flat_values(tf.where(is_acronym, word, best))
     joined = tf.strings.reduce_join(joined, axis=1, separator=" ")  # [N]
     sentences = tf.where(is_kept, lines, _first(lines) + _rest(joined))
-    is_written = (sentences != lines) & ~has_other
+    sizes = [encoder(text).row_lengths() for text in (sentences, lines)]
+    is_changed = (words.row_lengths() > casing.NAME) | (sizes[0] < sizes[1])
+    is_written = is_changed & (sentences != lines) & ~has_other
 
     def write(texts):
         capitals = tf.strings.regex_replace(texts, "i", "I")
         capitals = tf.strings.upper(capitals, "utf-8")
         return tf.where(is_written[:, tf.newaxis], capitals, texts)
 
-    return encoder(sentences), write
+    return encoder(tf.where(is_changed, sentences, lines)), write
 
 
 def _first(texts):
-    return tf.strings.substr(texts, 0, 1, unit="UTF8_CHAR")
+    """Returns texts up to their first letters."""
+    return tf.strings.regex_replace(texts, r"(?s)^(\P{L}*\pL?).*", r"\1")
 
 
 def _rest(texts):
-    return tf.strings.regex_replace(texts, "(?s)^.", "")
+    return tf.strings.regex_replace(texts, r"(?s)^\P{L}*\pL?", "")
 
 
 def _lower(texts):

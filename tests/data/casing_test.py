@@ -70,12 +70,15 @@ class CasingTest(parameterized.TestCase, tf.test.TestCase):
             "zwei Größen, ǆ",
             "ZWEI GRÖSSEN, Ǆ",
         ),
-        ("“DOGS” IN  NATO", "“dogs” in  NATO", "a  b", "A  B"),
+        ("“DOGS” IN  NATO", "“Dogs” in  NATO", "a  b", "A  B"),
         ("ANNA SEES: I PLAY", "Anna sees: I play", "i", "I"),
         ("Two Dogs Play", "Two dogs play", "zwei Größen", "zwei Größen"),
         ("Die Größe In NATO", "Die Größe in NATO", "ß", "ß"),
         ("TWO Dogs In (THE)", "TWO dogs in (THE)", "ß", "ß"),
         ("I See Two'S DOgs", "I see two's DOgs", "ß", "ß"),
+        ("DIE GRÖßE IN NATO", "Die Größe in NATO", "in", "IN"),
+        # A name has three words at most.
+        ("Anna A T O", "Anna a t o", "ß", "ß"),
     )
     def test_words_have_the_form_that_training_knows(
         self, line, sentence, text, expected
@@ -95,6 +98,9 @@ class CasingTest(parameterized.TestCase, tf.test.TestCase):
         ),
         # The vocabulary knows them so.
         *("NATO", "Anna Anna Anna Anna", "Die Größe"),
+        # As many pieces, although the small letters are more frequent.
+        *("Anna A T", "O T"),
+        "TWO在DOGS",
         # Beside letters that have no small ones, capitals are a name.
         *("公司 TWO DOGS", "TWO DOGS 公司"),
         "TWO DOGS\0 PLAY",
