@@ -299,9 +299,9 @@ def tune(
     from relpos_tf.comparison import tuning
 
     runs_lib.train(runs, trainer_flags(), train_steps, folder / "logs")
-    data_dir, tokenize = FLAGS.data_dir, FLAGS.bleu_tokenize
+    tokenize = scores.asked_tokenizer(FLAGS, runs[0].files)
     chosen, tried = tuning.choose(
-        tuning.score(runs, grid, train_steps, data_dir, folder, tokenize)
+        tuning.score(runs, grid, train_steps, FLAGS.data_dir, folder, tokenize)
     )
     for one in tried:
         command.logger().info(

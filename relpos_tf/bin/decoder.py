@@ -208,8 +208,7 @@ def source_lines() -> Iterable[str]:
     lines = text.stream_lines(text.bounded(sys.stdin.buffer))
     if FLAGS.decode_from_file:
         lines = text.read_nonempty(FLAGS.decode_from_file)
-    is_paired = FLAGS.decode_reference or FLAGS.prefix_file
-    return list(lines) if is_paired else lines
+    return list(lines) if FLAGS.decode_reference or FLAGS.prefix_file else lines
 
 
 def open_test_sets(path: str | pathlib.Path) -> list:

@@ -85,8 +85,7 @@ class Measure:
         # Private as well.
         score = self._metric._compute_score_from_stats
         rows = sums.reshape(-1, sums.shape[-1]).tolist()
-        found = [score(row).score for row in rows]
-        return np.reshape(found, sums.shape[:-1])
+        return np.reshape([score(row).score for row in rows], sums.shape[:-1])
 
     def scored(self, counts: np.ndarray) -> Scored:
         """Returns the score that `counts` gives."""

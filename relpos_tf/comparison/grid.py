@@ -44,7 +44,7 @@ def expand(
 ) -> list[variants_lib.Variant]:
     """Returns every variant at every point of a grid, variant by variant.
 
-    The last field changes fastest.
+    The last field changes fastest; one without effect in a variant is left out.
 
     Args:
         text: str. As `axes` reads it.
@@ -76,7 +76,7 @@ def expand(
         for point in points
     ]
     fields.check_effect(by_name, [one.hparams for one in expanded])
-    return expanded
+    return [*dict.fromkeys(expanded)]
 
 
 def _check(name, texts):

@@ -23,7 +23,7 @@ def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
         trained on; `peak_memory_mb`, in MiB; each None if there are no events
         of training or the system does not tell; and `learning_curve`: `train`,
         `[step, loss]`, and `dev`, `[step, loss, bleu]`, of the evaluations
-        under the conditions of the last one.
+        under the conditions of most.
     """
     events = [event for event in events if event["step"] <= last_step]
     train = [event for event in events if event["split"] == "train"]
@@ -33,8 +33,9 @@ def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
         if event["split"] == "dev" and "averaged" not in event
     ]
     if dev:
-        last = dev[-1].get("conditions")
-        dev = [event for event in dev if event.get("conditions") == last]
+        found = [event.get("conditions") for event in reversed(dev)]
+        most = max(found, key=found.count)
+        dev = [event for event in dev if event.get("conditions") == most]
     tokens = _reduce(sum, train, "target_tokens")
     return {
         **{

@@ -226,10 +226,10 @@ def check_resumable(
             "another --output_dir, or remove that run."
         )
     steps = run_dir.all_steps(run.path)
-    if steps and steps[-1] > train_steps and train_steps not in steps:
+    if steps and steps[-1] > train_steps and not is_finished(run, train_steps):
         raise errors.UserError(
             f"The run {run.path} has gone on to step {steps[-1]} and has no "
-            f"checkpoint of step {train_steps}. Give --train_steps="
+            f"result of step {train_steps}. Give --train_steps="
             f"{steps[-1]}, or name another --output_dir."
         )
 

@@ -135,7 +135,7 @@ def _at_edge(chosen, points):
     values = [fields.parse(point, hparam.HParams) for point in points]
     found = []
     for name, value in fields.parse(chosen, hparam.HParams).items():
-        tried = {one[name] for one in values}
+        tried = {one[name] for one in values if name in one}
         is_number = type(value) in (int, float)
         if is_number and len(tried) > 1 and value in (min(tried), max(tried)):
             found.append(name)

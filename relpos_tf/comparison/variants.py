@@ -107,7 +107,8 @@ class Variant(NamedTuple):
         hparams = registry.hparams(name)
         kept = [*filter(hparams.replace(**changes).has_effect, changes)]
         text = ",".join(f"{key}={hparam_text(changes[key])}" for key in kept)
-        return cls(label, name, text, hparams.override(text), point)
+        own = [x for x in point.split(",") if x.partition("=")[0] in kept]
+        return cls(label, name, text, hparams.override(text), ",".join(own))
 
 
 def of_sets(sets: Sequence[str], changes: str, more: str = "") -> list[Variant]:

@@ -144,8 +144,7 @@ def _read_parts(parts: tf.Tensor) -> tf.Tensor:
 
 def _is_alphanumeric(codes: tf.Tensor) -> tf.Tensor:
     """Returns which code points are letters or numbers: bool."""
-    bounds = _alphanumeric_bounds()
-    return tf.searchsorted(bounds, codes, side="right") % 2 == 1
+    return tf.searchsorted(_alphanumeric_bounds(), codes, side="right") % 2 == 1
 
 
 def _differs_from_previous(values: tf.Tensor) -> tf.Tensor:

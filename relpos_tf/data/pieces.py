@@ -150,8 +150,7 @@ class Encoder:
         return token_files.Rows(np.frombuffer(ids, self.dtype), lengths)
 
     def _encode_word(self, word: str) -> bytes:
-        ids = self._tokenizer.encode(word)[:-1]
-        return np.array(ids, self.dtype).tobytes()
+        return np.array(self._tokenizer.encode(word)[:-1], self.dtype).tobytes()
 
 
 @functools.lru_cache(maxsize=2)

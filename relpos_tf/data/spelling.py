@@ -57,8 +57,7 @@ def compose(line: str) -> str:
     >>> compose("u\u0308ber\u00ad \u00a0 Bord") == "\u00fcber Bord"
     True
     """
-    composed = _nfc(line.translate(_LEAVE_OUT)).strip(BLANKS)
-    return " ".join(composed.split())
+    return " ".join(_nfc(line.translate(_LEAVE_OUT)).strip(BLANKS).split())
 
 
 @functools.cache

@@ -69,7 +69,7 @@ def _translate(translator, decode_hparams, line, write):
     ):
         if decode_hparams.return_alignments:
             one += f"  {found.alignment(i)}"
-        if decode_hparams.n_best == 1:
+        if decode_hparams.n_best == 1 and not decode_hparams.write_beam_scores:
             write(one)
         elif score > engines.NO_HYPOTHESIS:
             write(f"{score:8.4f}  {one}")

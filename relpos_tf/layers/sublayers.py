@@ -74,8 +74,7 @@ class FeedForward(base.Layer):
         self.conv2.build((*x_shape[:-1], self.filter_size))
 
     def call(self, x: tf.Tensor, *, training: bool = False) -> tf.Tensor:
-        inner = self.inner_dropout(self.conv1(x), training=training)
-        return self.conv2(inner)
+        return self.conv2(self.inner_dropout(self.conv1(x), training=training))
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

@@ -196,7 +196,7 @@ class RunDir:
     def truncate(self, step: int) -> None:
         """Removes what a run that resumes at `step` repeats.
 
-        These are the later events and marks, and the mark of its end.
+        These are the later events, marks and averages, and the mark of its end.
         """
         kept = [e for e in self.read_metrics() if e["step"] <= step]
         if (self.path / METRICS).exists():
@@ -204,6 +204,8 @@ class RunDir:
         for mark in _MARKS:
             marked = steps_of(self.path, mark)
             self.unmark(mark, [n for n in marked if n > step or mark == END])
+        for n in (n for n in all_steps(self.path / AVERAGE) if n > step):
+            remove_checkpoint(self.path / AVERAGE / f"ckpt-{n}")
 
     def mark(self, mark: str, step: int) -> None:
         """Marks the checkpoint of a step, which may come later.

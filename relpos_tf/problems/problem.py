@@ -274,8 +274,7 @@ class Problem:
             UserError: not prepared, or the file is damaged.
         """
         folder, manifest = self.folder(data_dir), self.manifest(data_dir)
-        name = self.tokenizer_name
-        return str(manifest_lib.checked(folder, manifest, name))
+        return str(manifest_lib.checked(folder, manifest, self.tokenizer_name))
 
     def lines(
         self, data_dir: str | pathlib.Path, split: str

@@ -186,8 +186,7 @@ class _Answers:
 
     async def settings(self, _: requests.Request):
         targets = [w.model.languages[1] for w in self._workers.values()]
-        target = next(filter(None, targets), "")
-        return _json(libretranslate.settings(target))
+        return _json(libretranslate.settings(next(filter(None, targets), "")))
 
     async def detect(self, request: requests.Request):
         return await self._in_time(request, self._detect(request))

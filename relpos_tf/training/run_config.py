@@ -1,7 +1,6 @@
 """The configuration of a run, and early stopping."""
 
 import dataclasses
-import logging
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +11,6 @@ from relpos_tf.fields import choice
 from relpos_tf.fields import number
 from relpos_tf.fields import switch
 
-_log = logging.getLogger("relpos_tf")
 # Keras' names of the hparams' activation_dtype.
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
@@ -194,11 +192,7 @@ class EarlyStopping:
             value = math.inf  # the worst value
         if value < self._best - self._delta or self._best_step == 0:
             self._best, self._best_step = value, step
-        over = 0 < self._patience <= step - self._best_step
-        if over:
-            _log.info(
-                "Stopping: no better %s for %d steps.",
-                self._metric,
-                self._patience,
-            )
-        return over
+        return 0 < self._patience <= step - self._best_step
+
+    def __str__(self) -> str:
+        return f"no better {self._metric} for {self._patience} steps"

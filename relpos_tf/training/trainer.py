@@ -98,7 +98,8 @@ class Trainer:
         self._translator = translator_lib.Translator(
             self.model, self._tokenizer
         )
-        self._state.restore(config.warm_start_from)
+        if config.schedule != "evaluate":  # which restores what it scores
+            self._state.restore(config.warm_start_from)
         self._restored_step = self.step
         self._summaries = reporting.SummaryWriter(run)
         self._profiler = None
@@ -179,12 +180,14 @@ class Trainer:
                     continue
                 with progress.paused():
                     self._save(inputs[-1], progress, epochs, not is_due)
-                    saved_at = time.monotonic()
                     for number in itertools.compress(signals.NUMBERS, came):
                         self._hosts.final_barrier()
                         raise signals.Stopped(number)  # on every host
                     if evaluates and self.config.evaluates:
                         is_over = self._evaluate_on_chief()
+                    saved_at = time.monotonic()
+            if is_over and self._hosts.is_chief:
+                _log.info("Stopping: %s.", self._stopping)
             self._hosts.final_barrier()
 
     def _reader(self) -> batches_lib.Reader:
@@ -550,12 +553,8 @@ class Trainer:
         if not self._hosts.is_chief:
             return None
         steps = averages.chosen(self.run.path, self.hparams)
-        if len(steps) < self.hparams.average_epochs:
-            _log.warning(
-                "average_epochs is %d; so far %d epochs have ended.",
-                self.hparams.average_epochs,
-                len(steps),
-            )
+        if len(steps) < (most := self.hparams.num_averaged):
+            _log.warning("To average: %d of %d checkpoints.", len(steps), most)
         if len(steps) < 2:
             return None
         average = averages.write(self.run.path, steps, self.step)

@@ -35,8 +35,9 @@ class OfTrainingTest(absltest.TestCase):
         ]
         dev = {"step": 200, "split": "dev", "loss": 3.0, "bleu": 7.0}
         events[2:2] = [
-            dev | {"step": 100, "conditions": {"beam_size": 1}},
+            dev | {"step": 100, "bleu": 5.0},
             dev,
+            dev | {"step": 250, "conditions": {"beam_size": 1}},
             dev | {"averaged": 2, "bleu": 9.0},
             dev | {"split": "test", "bleu": 8.0},
         ]
@@ -51,7 +52,7 @@ class OfTrainingTest(absltest.TestCase):
                 "peak_memory_mb": 600.0,
                 "learning_curve": {
                     "train": [[100, 4.0], [200, 2.0], [300, 8.0]],
-                    "dev": [[200, 3.0, 7.0]],
+                    "dev": [[100, 3.0, 5.0], [200, 3.0, 7.0]],
                 },
             },
         )

@@ -118,7 +118,7 @@ class PlanTest(RunsTestCase):
         ({"flags": {"problem": "q"}}, "--problem=p .now q."),
         ({"flags": {"train_weights": "1,4"}}, "--train_weights=1,1 .now 1,4."),
         ({"seeds": [3]}, "--random_seed=2 .now 3."),
-        ({"steps": 3}, "gone on to step 4 .*no checkpoint of step 3"),
+        ({"steps": 3}, "gone on to step 4 .*no result of step 3"),
     )
     def test_run_with_other_hparams_is_refused(self, changes, message):
         flags = "--random_seed=2\n--problem=p\n--train_weights=1,1\n"
@@ -128,6 +128,14 @@ class PlanTest(RunsTestCase):
             errors.UserError, rf"k=1-seed\d .*{message}"
         ):
             self.plan(**changes)
+
+    def test_run_that_went_on_without_this_average_is_refused(self):
+        changes = {"average_checkpoints": 2}
+        kwargs = {"hparams": HPARAMS.replace(**changes), "average": [4]}
+        self.make("k=1-seed2", 2, 3, 4, **kwargs, flags="--random_seed=2\n")
+        with self.assertRaisesRegex(errors.UserError, "no result of step 3"):
+            self.plan(steps=3, **changes)
+        self.assertLen(self.plan(steps=4, **changes), 4)
 
     def test_a_run_without_a_checkpoint_may_begin_anew(self):
         self.make("k=1-seed2", flags="--problem=p\n")

@@ -6,6 +6,7 @@ import pathlib
 from absl.testing import parameterized
 
 from relpos_tf import hparam
+from relpos_tf.comparison import grid
 from relpos_tf.comparison import runs
 from relpos_tf.comparison import tuning
 from relpos_tf.comparison import variants
@@ -19,6 +20,28 @@ def score(point, bleu, loss, label="a"):
 
 
 class TuningTest(parameterized.TestCase):
+    def test_a_field_without_effect_in_a_variant_has_no_points_there(self):
+        sets = "transformer_relative_tiny", "transformer_tiny"
+        text = "max_relative_position=4,8;alpha=1,2"
+        points = [
+            (one.label, one.point)
+            for one in grid.expand(text, variants.of_sets(sets, ""))
+        ]
+        relative, absolute = sets
+        expected = [
+            (relative, f"max_relative_position={k},alpha={alpha}")
+            for k in (4, 8)
+            for alpha in (1, 2)
+        ]
+        expected += [(absolute, "alpha=1"), (absolute, "alpha=2")]
+        self.assertEqual(points, expected)
+        scores = [
+            score(point, 1.0, 1.0)
+            for point in ("pos=emb,alpha=1", "pos=none", "pos=none,alpha=2")
+        ]
+        _, (entry,) = tuning.choose(scores)
+        self.assertEqual(entry["at_edge"], ["alpha"])
+
     @parameterized.parameters(
         ([(20.0, 3.0), (22.0, 9.0), (21.0, 1.0)], 1),
         ([(20.0, 3.0), (20.0, 2.0), (19.0, 1.0)], 1),

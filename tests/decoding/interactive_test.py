@@ -83,6 +83,10 @@ class RunTest(parameterized.TestCase):
         _, messages = self.talk(":")
         self.assertIn("beam_size=3, alpha=0.6, extra_length=7, ", messages)
 
+    def test_scores_are_shown(self):
+        output, _ = self.talk("a", write_beam_scores=True)
+        self.assertEqual(output, ["  0.0000  A"])
+
     def test_alignments_are_shown(self):
         engine = translator_test.AlignedEngine()
         output, _ = self.talk("a", engine=engine, return_alignments=True)

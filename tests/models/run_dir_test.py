@@ -82,7 +82,12 @@ class RunDirTest(folders.TestCase):
         for mark in (run_dir.EPOCH, run_dir.STOP, run_dir.BEST):
             self.run.mark(mark, 5)
             self.run.mark(mark, 6)
+        (self.run.path / "average").mkdir()
+        for step in (5, 6):
+            (self.run.path / f"average/ckpt-{step}.npz").touch()
         self.run.truncate(5)
+        averages = self.run.path.glob("average/*")
+        self.assertEqual([path.name for path in averages], ["ckpt-5.npz"])
         self.assertEqual(self.run.read_metrics(), [event(4), event(5)])
         marks = {path.name for path in self.run.path.glob("ckpt-*")}
         self.assertEqual(marks, {"ckpt-5.epoch", "ckpt-5.stop", "ckpt-5.best"})

@@ -227,3 +227,50 @@ class ConditionsTest(tiny_runs.TestCase):
         found = trainer.score(average)
         for name in ("step", "averaged", "loss"):
             self.assertEqual(found[name], event[name], name)
+        # Scoring reads nothing else, and leaves damaged checkpoints alone.
+        newest = whole.run.path / "ckpt-4.npz"
+        newest.write_bytes(b"damaged")
+        config = {"schedule": "evaluate"}
+        trainer = self.trainer_of(whole.run, whole.hparams, **config)
+        self.assertEqual(trainer.score(average)["loss"], event["loss"])
+        self.assertTrue(newest.exists())
+
+    def test_time_of_an_evaluation_makes_no_checkpoint_due(self):
+        clock = mock.Mock(monotonic=mock.Mock(return_value=0.0))
+
+        def evaluate(trainer):
+            clock.monotonic.return_value += 90.0
+            return {"loss": 1.0, "bleu": 1.0}
+
+        trainer = self.trainer(
+            "timed", 5, keep_checkpoint_max=9, save_checkpoints_secs=60
+        )
+        with (
+            mock.patch.object(trainer_lib, "time", clock),
+            mock.patch.object(trainer_lib.Trainer, "evaluate", evaluate),
+        ):
+            trainer.train()
+        self.assertEqual(run_dir_lib.all_steps(trainer.run.path), [2, 4, 5])
+
+    def test_only_an_end_is_told_as_one(self):
+        self.train("patient", 6, [3.0, 1.0, 9.0], eval_early_stopping_steps=9)
+        config = {"eval_early_stopping_steps": 2}
+        with self.assertLogs("relpos_tf") as logs:
+            self.train("patient", 8, [10.0], **config)
+            self.assertNotIn("Stopping", str(logs.output))
+            self.assertEqual(
+                self.train("patient", 12, [1.0], **config).step, 10
+            )
+        self.assertEqual(str(logs.output).count("Stopping: no better"), 1)
+
+    def test_an_average_of_fewer_checkpoints_is_told(self):
+        config = {"schedule": "train", "local_eval_frequency": 1}
+        for field, expected in (
+            ("average_checkpoints", "3 of 5"),
+            ("average_epochs", "0 of 5"),
+        ):
+            trainer = self.trainer(field, 3, f"{field}=5", **config)
+            trainer.train()
+            with self.assertLogs("relpos_tf", "WARNING") as logs:
+                trainer.average()
+            self.assertIn(f"To average: {expected}", logs.output[0])

@@ -56,3 +56,5 @@ class EarlyStoppingTest(parameterized.TestCase):
             if stopping.is_over(step, {metric: value})
         ]
         self.assertEqual(ends[:1], [end] if end else [])
+        text = f"no better {metric} for {steps} steps"
+        self.assertEqual(str(stopping), text)
