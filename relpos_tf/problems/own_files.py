@@ -68,11 +68,11 @@ def weights(listed: str, number: int) -> tuple[float, ...]:
         found = tuple(map(float, words))
     except ValueError:
         found = ()
-    total = sum(found)
-    if len(found) != number or not all(w > 0 and w / total > 0 for w in found):
+    are_shares = all(w > 0 and w / sum(found) > 0 for w in found)
+    if number == 1 or len(found) != number or not are_shares:
         raise errors.UserError(
-            f"Expected --train_weights of {number} positive numbers, one for "
-            f"each corpus, with a finite sum. Received: {listed!r}."
+            "Expected --train_weights of several corpora, a positive number "
+            f"for each ({number}), with a finite sum. Received: {listed!r}."
         )
     return found
 

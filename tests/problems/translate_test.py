@@ -204,9 +204,10 @@ class FilesProblemTest(folders.TestCase):
         self.assertEqual(again.folder(self.data_dir), places[1])
 
     @parameterized.parameters(
-        ({"weights": "1,2"}, ["--train_weights of 1", "1,2"]),
-        ({"weights": "-1"}, ["positive", "-1"]),
-        ({"weights": "nan"}, ["positive", "nan"]),
+        ({"weights": "1,2"}, ["--train_weights", "each (1)", "1,2"]),
+        ({"weights": "3"}, ["--train_weights of several corpora", "3"]),
+        ({"train": ("a,b", "c,d"), "weights": "2,-1"}, ["positive", "-1"]),
+        ({"train": ("a,b", "c,d"), "weights": "1,nan"}, ["positive", "nan"]),
         (
             {"train": ("a,b", "c,d"), "weights": "1e308,1e308"},
             ["finite sum", "1e308,1e308"],
