@@ -554,7 +554,7 @@ class Trainer:
             return None
         steps = averages.chosen(self.run.path, self.hparams)
         if len(steps) < (most := self.hparams.num_averaged):
-            _log.warning("To average: %d of %d checkpoints.", len(steps), most)
+            _log.warning("Checkpoints to average: %d of %d.", len(steps), most)
         if len(steps) < 2:
             return None
         average = averages.write(self.run.path, steps, self.step)

@@ -273,4 +273,4 @@ class ConditionsTest(tiny_runs.TestCase):
             trainer.train()
             with self.assertLogs("relpos_tf", "WARNING") as logs:
                 trainer.average()
-            self.assertIn(f"To average: {expected}", logs.output[0])
+            self.assertIn(f"Checkpoints to average: {expected}", logs.output[0])
