@@ -99,7 +99,8 @@ def about_hparams(name: str) -> str:
     docs = f"{maker.__doc__} {sys.modules[maker.__module__].__doc__}"
     found = _FACTS.findall(" ".join(docs.split()))
     facts = [f"{k}: {v}." for k, v in sorted(dict(reversed(found)).items())]
-    size = f"{made.num_hidden_layers} layers of {made.hidden_size}."
+    encoder, decoder = made.encoder_layers, made.decoder_layers
+    size = f"{encoder} + {decoder} layers of {made.hidden_size}."
     return " ".join([what, size, *facts])
 
 

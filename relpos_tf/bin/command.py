@@ -328,20 +328,20 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     """
     module: Any = sys.modules[main.__module__]
     name = "relpos-" + pathlib.Path(module.__file__).stem
-    if _HELP_FLAGS.intersection(arguments):
-        write(help_text(module.__doc__, module.FLAGS))
-        return 0
-    if "--version" in arguments:
-        write(f"{name} {relpos_tf.__version__}\n")
-        return 0
     logger()
     try:
-        locks.check_system(name)
-        parse(module.FLAGS, arguments)
-        if path := module.FLAGS.flag_values_dict().get("usr_dir"):
-            _import_usr_dir(path)
-        if module.FLAGS.flag_values_dict().get("registry_help"):
-            main = show_registry
+        if _HELP_FLAGS.intersection(arguments):
+            text = help_text(module.__doc__, module.FLAGS)
+            main = functools.partial(write, text)
+        elif "--version" in arguments:
+            main = functools.partial(write, f"{name} {relpos_tf.__version__}\n")
+        else:
+            locks.check_system(name)
+            parse(module.FLAGS, arguments)
+            if path := module.FLAGS.flag_values_dict().get("usr_dir"):
+                _import_usr_dir(path)
+            if module.FLAGS.flag_values_dict().get("registry_help"):
+                main = show_registry
         code = main()
         sys.stdout.flush()
         return code or 0
@@ -619,7 +619,7 @@ def import_tensorflow(
 
     Args:
         num_logical_cpus: int. Above 1, the CPU is split into that many
-            devices, to try replicas without GPUs.
+            devices, to try replicas, and GPUs are left out.
         task: str. What needs TensorFlow, if it is not installed.
 
     Returns:
@@ -644,6 +644,7 @@ def import_tensorflow(
         cpus = tf.config.list_physical_devices("CPU")
         tf.config.list_physical_devices("GPU")
         if num_logical_cpus > 1:
+            tf.config.set_visible_devices([], "GPU")
             tf.config.set_logical_device_configuration(
                 cpus[0],
                 [tf.config.LogicalDeviceConfiguration()] * num_logical_cpus,

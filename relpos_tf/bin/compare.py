@@ -106,8 +106,8 @@ FLAGS.define_bool(
 )
 scores.define_tokenizer(FLAGS)
 scores.define_scale(FLAGS)
-FLAGS.exclusive("diff", "print_commands")
-FLAGS.exclusive("diff", "segment_scores")
+for _other in ("print_commands", "segment_scores", "grid", "baseline"):
+    FLAGS.exclusive("diff", _other)
 FLAGS.join(";", "hparams", "grid")
 FLAGS.join(",", "runs")
 FLAGS.needs(

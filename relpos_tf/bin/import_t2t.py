@@ -78,7 +78,11 @@ def training_command(hparams: hparam.HParams) -> str:
         sets, key=lambda name: len(hparam.differences(sets[name], hparams))
     )
     differences = hparam.differences(sets[closest], hparams)
-    changes = ",".join(f"{name}={b}" for name, (_, b) in differences.items())
+    changes = ",".join(
+        f"{name}={value}"
+        for name, (_, value) in differences.items()
+        if hparams.has_effect(name)
+    )
     return command.call_of(
         "trainer",
         "--problem=...",

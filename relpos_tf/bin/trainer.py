@@ -51,15 +51,17 @@ FLAGS.define_strings(
 )
 FLAGS.join(",", "hparams")
 FLAGS.define_fields(run_config.RunConfig)
+FLAGS.needs("schedule!=evaluate", "warm_start_from")
 scores.define_tokenizer(FLAGS)
 FLAGS.define_integers(worker_gpu="Number of GPUs. 0: all that are visible.")
 FLAGS.define_integer(
     "num_logical_cpus",
     1,
-    "Split the CPU into N devices, to try replicas without GPUs.",
+    "Split the CPU into N devices, to try replicas; above 1, without GPUs.",
     lower_bound=1,
     upper_bound=128,
 )
+FLAGS.needs("num_logical_cpus=1", "worker_gpu")
 FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
     deterministic="Use deterministic operations only.",
@@ -88,10 +90,12 @@ def main() -> None:
             train(problem, hparams, output_dir)
         except KeyboardInterrupt:
             step = max(run_dir.all_steps(output_dir), default=0)
+            kept = f"saved up to step {step}" if step else "no step is saved"
+            if FLAGS.schedule == "evaluate":
+                kept = "no score is saved"
+            again = command.command_line()
             command.logger().info(
-                "Stopped; %s. Run again with:\n  %s",
-                f"saved up to step {step}" if step else "no step is saved",
-                command.command_line(),
+                "Stopped; %s. Run again with:\n  %s", kept, again
             )
             raise
 
@@ -122,6 +126,12 @@ def train(problem, hparams, output_dir: str) -> None:
     run_setup.check_same_start(hosts, FLAGS.flag_values_dict(), hparams)
     run, start = run_dir.RunDir(output_dir), FLAGS.warm_start_from
     if run.is_trained():
+        before = run.read_flags().get("warm_start_from", "")
+        if start not in ("", before):
+            raise command.UsageError(
+                f"--warm_start_from has no effect: {output_dir} is trained, "
+                f"from {before or 'random weights'}. Name another --output_dir."
+            )
         start = output_dir  # The run that it started from is no longer needed.
     elif start:
         found = checkpoints.resolve(start)  # raises if there is none

@@ -153,9 +153,11 @@ class Translator:
                 does not fit into memory.
         """
         _check_options(options)
+        how = decode_hparam.DecodeHParams(n_best=n_best, **options)
+        fields.check_effect(options, [how])
         translations = self.translations(
             lines,
-            decode_hparam.DecodeHParams(n_best=n_best, **options),
+            how,
             with_attention=return_attention,
             prefix=prefix,
         )

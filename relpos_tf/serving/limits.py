@@ -20,7 +20,9 @@ class Limits(fields.Record):
         UserError: a value is outside what its field can hold.
     """
 
-    max_batch_lines: int = number(64, 1, help="Lines of a batch.")
+    max_batch_lines: int = number(  # as engines.BATCH_LINES
+        64, 1, 128, help="Lines of a batch."
+    )
     batch_wait_ms: float = number(
         3.0,
         most=1000,

@@ -92,11 +92,9 @@ def parse(values: dict[str, Any]) -> Query:
     if not is_list or not all(isinstance(line, str) for line in lines):
         raise errors.UserError('Expected "lines": a list of str.')
     options = {name: values.pop(name) for name in OPTIONS if name in values}
-    return Query(
-        lines=tuple(lines),
-        decode_hparams=decode_hparam.DecodeHParams(**options),
-        **values,
-    )
+    how = decode_hparam.DecodeHParams(**options)
+    fields.check_effect(options, [how])
+    return Query(lines=tuple(lines), decode_hparams=how, **values)
 
 
 def check_sizes(query: Query, limits: limits_lib.Limits) -> None:

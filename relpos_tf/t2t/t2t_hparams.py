@@ -122,7 +122,8 @@ def translate(
         counterpart.
 
     Raises:
-        UserError: the model is relative without a distance.
+        UserError: the model is relative without a distance, or has no
+            embedding of the target space that is given.
     """
     notes: list[str] = []
     is_relative = t2t.get("self_attention_type") == "dot_product_relative"
@@ -163,7 +164,9 @@ def translate(
                 "Expected a relative model with max_relative_position above 0, "
                 f"as tensor2tensor itself does. Received: {k}."
             )
-    return hparam.HParams().replace(**values), notes
+    made = hparam.HParams().replace(**values)
+    fields.check_effect(["target_space_id"] * bool(target_space_id), [made])
+    return made, notes
 
 
 def _check_supported(t2t: Mapping[str, Any]) -> None:

@@ -41,12 +41,12 @@ def strategy(
     """
     # Physical devices: listing logical devices would start TensorFlow.
     gpus = tf.config.list_physical_devices("GPU")
-    if worker_gpu > max(len(gpus), 1):  # 1 may also mean the CPU.
+    if worker_gpu > len(gpus):
         raise errors.UserError(
             f"--worker_gpu must be at most {len(gpus)}, the GPUs that "
             f"TensorFlow sees. Received: {worker_gpu}."
         )
-    if worker_gpu and gpus:
+    if worker_gpu:
         tf.config.set_visible_devices(gpus[:worker_gpu], "GPU")
     if not several_hosts:
         os.environ.pop("TF_CONFIG", None)  # TensorFlow reads it, too.

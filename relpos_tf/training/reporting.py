@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import itertools
+import logging
 import time
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from relpos_tf.models import run_dir
 from relpos_tf.utils import memory
 from relpos_tf.utils import terminal
 
+_log = logging.getLogger("relpos_tf")
 # Updates from which a speed is measured; fewer vary much.
 _FEWEST = 9
 
@@ -195,6 +197,8 @@ class Profiler:
             tf.profiler.experimental.start(self._directory)
         elif self._steps == last or (is_last and first < self._steps < last):
             tf.profiler.experimental.stop()
+        elif is_last and self._steps <= first:
+            _log.warning("No profile: it begins after %d updates.", first)
 
 
 def examples(*texts: Sequence[str]) -> str:

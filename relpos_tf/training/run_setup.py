@@ -259,7 +259,8 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
         trainer: `trainer.Trainer`.
     """
     hparams, step, path = trainer.hparams, trainer.step, trainer.run.path
-    size = f"{hparams.num_hidden_layers} layers of {hparams.hidden_size}"
+    encoder, decoder = hparams.encoder_layers, hparams.decoder_layers
+    size = f"{encoder} + {decoder} layers of {hparams.hidden_size}"
     positions = arguments.positions_summary(hparams)
     weights = f"{trainer.model.count_params():,} weights"
     line = f"{size}, {hparams.vocab_size:,} pieces, positions: {positions}"

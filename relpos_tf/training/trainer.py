@@ -160,7 +160,7 @@ class Trainer:
             terminal.show(lambda: "Building the graph of the first step.")
             while not is_over and self.step < self.total_steps:
                 inputs = [next(batches) for _ in range(self._accumulated)]
-                with first(), self._telling_of_new_shapes(inputs[0]):
+                with first(), self._telling_of_new_shapes(inputs):
                     result = step_fn(*inputs)
                 first = contextlib.nullcontext
                 is_made = progress.add(result)
@@ -244,31 +244,30 @@ class Trainer:
         )
 
     @contextlib.contextmanager
-    def _telling_of_new_shapes(self, batch):
+    def _telling_of_new_shapes(self, batches):
         """Logs how long an update took whose batches XLA had to compile.
 
         Raises:
             UserError: XLA cannot compile them.
         """
-        own = self._hosts.strategy.experimental_local_results(batch["inputs"])
-        shape, begun = tuple(own[0].shape), time.monotonic()
-        is_new = self._is_compiled and shape not in self._shapes
+        local = self._hosts.strategy.experimental_local_results
+        shapes = {tuple(local(one["inputs"])[0].shape) for one in batches}
+        new, begun = sorted(shapes - self._shapes), time.monotonic()
         try:
             yield
         except _NOT_COMPILED as error:
-            if not is_new:
+            if not (new and self._is_compiled):
                 raise
             cause = str(error).partition("\n")[0].rstrip(".")
             raise errors.UserError(
                 f"XLA cannot compile an update here: {cause}. Train without "
                 "it, with --noxla_compile."
             ) from error
-        if is_new:
-            self._shapes.add(shape)
+        self._shapes |= shapes
+        if new and self._is_compiled:
+            listed = ", ".join("{} x {}".format(*shape) for shape in new)
             seconds = time.monotonic() - begun
-            _log.info(
-                "XLA compiled batches of %d x %d: %.0f s.", *shape, seconds
-            )
+            _log.info("XLA compiled batches of %s: %.0f s.", listed, seconds)
 
     def _is_due(self, frequency: int) -> bool:
         """Says whether the step is a multiple of `frequency`, or the last."""

@@ -318,6 +318,8 @@ class UnreadMessagesTest(parameterized.TestCase):
             self.assertRegex(done.stderr, r"no space left on device.*\n\Z")
             self.assertEqual(self.speak("--name=3", stderr=full).returncode, 3)
             self.assertEqual(self.speak("--no", stderr=full).returncode, 2)
+            done = self.speak("--help", stdout=full, stderr=subprocess.PIPE)
+            self.assertRegex(done.stderr, r"\Arelpos-.*no space left.*\n\Z")
 
     def test_a_reader_that_has_gone(self):
         end, start = os.pipe()

@@ -37,11 +37,11 @@ class DatagenTest(absltest.TestCase):
         # Tests register others, without docstrings.
         for line in re.findall("(?m)^transformer_.*", sets):
             self.assertRegex(
-                line, r"\. \d layers of \d+\. Cost: .* Score: .*\."
+                line, r"\. \d \+ \d layers of \d+\. Cost: .* Score: .*\."
             )
         self.assertIn(
             "\ntransformer_tiny  Two layers of 128, for minutes on a CPU and "
-            "for tests. 2 layers of 128. Cost: three to five minutes on one "
-            "core. Score: 95.87 % of the built-in phrases exact.\n",
+            "for tests. 2 + 2 layers of 128. Cost: three to five minutes on "
+            "one core. Score: 95.87 % of the built-in phrases exact.\n",
             out.decode(),
         )

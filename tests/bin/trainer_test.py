@@ -68,6 +68,9 @@ class TrainerTest(folders.TestCase):
             self.assertIn(f"Stopped; {kept}. Run again with:", said)
             self.assertNotEmpty(shlex.split(again))
             self.assertEqual(end, f"relpos-trainer: stopped by {word}.")
+        evaluate = "--schedule=evaluate", f"--output_dir={self.folder}"
+        _, err = replace_training(effect, *evaluate)
+        self.assertIn("Stopped; no score is saved. Run again with:", err)
 
     @parameterized.parameters(
         ("--output_dir=a/b", "--output_dir: .*is a file"),
@@ -145,7 +148,12 @@ class VocabularyTest(folders.TestCase):
             tokenizer, (self.base / "tokenizer.model").read_bytes()
         )
         (self.run_dir / "ckpt-7.npz").touch()
-        shutil.rmtree(self.base)
+        another = self.base.rename(self.folder / "another")
+        with mock.patch.object(self, "base", another):
+            code, err = self.train()
+        self.assertEqual(code, 2)
+        self.assertRegex(err, "no effect: .*run is trained, from .*/base. Name")
+        shutil.rmtree(another)
         self.assert_goes_on()
         shutil.rmtree(self.data_dir)  # as on another machine
         self.assert_goes_on()

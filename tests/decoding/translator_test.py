@@ -361,6 +361,8 @@ class ModelTest(tf.test.TestCase, parameterized.TestCase):
         )
         self.assertEqual(base, same)
         self.assertNotEqual(base, short)
+        with self.assertRaisesRegex(ValueError, "`sampling_temp` has no eff"):
+            self.translator.translate(LINES[:1], sampling_temp=0.5)
 
     @parameterized.parameters("", "average")
     def test_a_program_in_a_run_is_not_run(self, place):

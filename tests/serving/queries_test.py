@@ -78,6 +78,7 @@ class QueriesTest(parameterized.TestCase):
         ({"lines": ["a"], "extra_length": 18}, "at most 17 for `extra_length`"),
         ({"lines": ["a"], "alpha": float("nan")}, "`alpha` must be a finite"),
         ({"lines": ["a"], "sampling_method": "best"}, "argmax, random"),
+        ({"lines": ["a"], "random_seed": 2}, "`random_seed` has no effect"),
         ({"lines": ["a"], "attention": "all"}, "`attention` must be of type"),
     )
     def test_what_a_field_cannot_hold_is_named(self, values, message):

@@ -182,3 +182,8 @@ class TranslateTest(parameterized.TestCase):
     def test_relative_without_distances_is_refused_as_there(self):
         with self.assertRaisesRegex(ValueError, "above 0.*Received: 0"):
             translate(max_relative_position=0)
+
+    def test_a_target_space_of_a_model_without_an_embedding_is_refused(self):
+        t2t = t2t_checkpoint.hparams_dict(use_target_space_embedding=False)
+        with self.assertRaisesRegex(ValueError, "`target_space_id` has no eff"):
+            t2t_hparams.translate(t2t, 9, target_space_id=5)

@@ -174,6 +174,10 @@ class ProfilerTest(parameterized.TestCase):
     def test_a_profile_is_written_once_ten_steps_were_made(self, steps, found):
         folder = pathlib.Path(self.create_tempdir().full_path)
         profiler = reporting.Profiler(str(folder))
-        for step in range(1, steps + 1):
-            profiler.count(step == steps)
+        with self.assertLogs("relpos_tf") as logs:
+            reporting._log.info("begins")
+            for step in range(1, steps + 1):
+                profiler.count(step == steps)
         self.assertLen(list(folder.rglob("*.xplane.pb")), found)
+        is_told = "No profile: it begins after 10 " in logs.output[-1]
+        self.assertEqual(is_told, not found)
