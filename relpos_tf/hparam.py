@@ -305,6 +305,8 @@ class HParams(fields.Record):
             f"0 while average_checkpoints is {self.average_checkpoints}; set "
             "one of the two to 0",
         )
+        for name in ("average_checkpoints", "average_epochs"):
+            self._check(name, getattr(self, name) != 1, "0 or at least 2")
         self._check(
             "learning_rate_schedule",
             set(self.learning_rate_schedule.split("*")) <= {*SCHEDULE_FACTORS},

@@ -25,6 +25,7 @@ REFUSED = (
     ("attention_window_heads=2", "odd and below 16, twice num_heads"),
     ("num_heads=1,encoder_attention_direction=split", "Received: .*='split'"),
     ("average_epochs=3,average_checkpoints=5", "average_checkpoints is 5"),
+    ("average_epochs=1", "`average_epochs` must be 0 or at least 2"),
     ("self_attention_type=dot", "one of dot_product, dot_product_relative, "),
     ("self_attention_type=log_bias", "`log_bias` is not registered.*usr_dir"),
     ("pos=other", "`pos` must be one of timing, emb, none. .*='other'"),

@@ -331,8 +331,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     logger()
     try:
         if _HELP_FLAGS.intersection(arguments):
-            text = help_text(module.__doc__, module.FLAGS)
-            main = functools.partial(write, text)
+            about = help_text(module.__doc__, module.FLAGS)
+            main = functools.partial(write, about)
         elif "--version" in arguments:
             main = functools.partial(write, f"{name} {relpos_tf.__version__}\n")
         else:

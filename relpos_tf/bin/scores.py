@@ -108,29 +108,19 @@ def score(
     Raises:
         UserError: there are more of one than of the other, or no text.
     """
-    from relpos_tf.training import metrics  # imports sacreBLEU
+    from relpos_tf.comparison import corpus_measures  # imports sacreBLEU
+    from relpos_tf.training import metrics
 
     tokenize = metrics.tokenizer_of(language, asked)
     found = metrics.corpus_bleu(translations, references, tokenize)
     for warning in found.warnings:
         command.logger().warning("%s", warning)
-    sides = metrics.comparable(translations, references)
-    shown = {
-        "BLEU": (found.bleu, found.bleu_signature),
-        "chrF": (found.chrf, found.chrf_signature),
-    }
-    for name, metric in metrics.further(tokenize).items():
-        value, signature = metric.corpus_score(*sides), metric.get_signature()
-        shown[name] = value.score, str(signature)
-    if scale or language in metrics.MOSES_LANGUAGES:
-        shown["tokenized BLEU"] = metrics.tokenized_bleu(
-            translations, references, language, scale or metrics.MULTI30K
-        )
     record, lines = dataclasses.asdict(found), []
-    for name, (value, signature) in shown.items():
-        field = metrics.field(name)
-        record |= {field: value, f"{field}_signature": signature}
-        lines.append(f"{name} = {value:.2f} ({signature})")
+    for one in corpus_measures.of_language(language, tokenize, scale):
+        counts = one.counts(translations, references)
+        value, signature = float(one.score(counts.sum(0))), one.signature()
+        record |= {one.field: value, f"{one.field}_signature": signature}
+        lines.append(f"{one.name} = {value:.2f} ({signature})")
     lines.append(
         f"exact match = {found.exact_match:.2f}% of {found.lines} lines, "
         f"{found.empty_lines} empty"

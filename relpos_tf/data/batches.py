@@ -141,9 +141,7 @@ class Reader:
         ):
             draws = random.Random(repr((seed, epoch, pairs, side)))
             text = self.tokenizer.segmenter.segment(
-                ids[tag:].tolist(),
-                self.bpe_dropout,
-                random.Random(draws.getrandbits(64)),
+                ids[tag:].tolist(), self.bpe_dropout, draws
             )
             anew = np.concatenate([ids[:tag], np.array(text, np.int32)])
             is_short = len(anew) <= self.plan.max_length

@@ -247,8 +247,9 @@ def _parts(line, language, segment):
     """Yields the sentences of a line with their blanks, a window at a time."""
     while line:
         window = line[:WINDOW]
-        # Some blanks make sentencex fail; the parts have the same lengths.
-        found = segment(language, re.sub(r"\s", " ", window))
+        # Some blanks, and halves of characters, make sentencex fail; the parts
+        # have the same lengths.
+        found = segment(language, re.sub(r"[\s\ud800-\udfff]", " ", window))
         ends = list(itertools.accumulate(map(len, found), initial=0))
         parts = [window[a:b] for a, b in itertools.pairwise(ends)]
         if len(window) < len(line):

@@ -198,6 +198,8 @@ class Translator:
                 `translate`.
         """
         lines = _strings("lines", lines)
+        for name, value in (("chunk", chunk_lines), ("first", first_lines)):
+            fields.check_value(f"{name}_lines", value, int, fields.Number(1))
         if prefix is not None:
             prefix = _strings("prefix", prefix)
         decode_hparams = self.engine.complete(

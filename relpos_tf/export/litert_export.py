@@ -32,18 +32,6 @@ _IDS = (
     tf.TensorSpec([1, None], tf.int32, "inputs"),
     tf.TensorSpec([1], tf.int32, "limits"),
 )
-# The signatures, as export_info.json describes them.
-_INPUTS = {
-    "inputs": "int32 [1, S]: the source's ids, EOS (1) last",
-    "limits": "int32 [1]: the most ids of a translation, for example S + "
-    "extra_length",
-}
-_OUTPUTS = {
-    "ids": "int32 [1, {n}, T]: the ids of {what}, EOS last and then zeros; no "
-    "EOS where the limit cut a translation off",
-    "scores": "float32 [1, {n}]: the log-probability / length penalty; -1e7: "
-    "no translation",
-}
 _OLDEST = {"int8": "ai-edge-litert 1.3"}  # that has FULLY_CONNECTED 12
 # Ids of the sentences with which a converted model is compared.
 _SIZES = (2, 9)
@@ -110,7 +98,7 @@ def export_litert(
     """Writes a folder for LiteRT, whole or not at all.
 
     The folder has `model.tflite`, the tokenizer's file, and
-    `export_info.json`, which describes the signatures and the settings.
+    `export_info.json`, which describes the model and the settings.
 
     Args:
         run_dir_or_checkpoint: A run's directory, or a checkpoint, see
@@ -136,7 +124,13 @@ def export_litert(
     content = convert(module, quantization)
     if quantization == "none":
         check_equal(module, content, engine.model.hparams.vocab_size)
-    info = describe(decode_hparams.beam_size, quantization)
+    info = {
+        "format": litert_engine.FORMAT,
+        "requires": ["ai_edge_litert", "sentencepiece"],
+        "oldest_runtime": _OLDEST.get(quantization, "tflite-runtime 2.14"),
+        "versions": {"ai-edge-litert": metadata.version("ai-edge-litert")},
+        "quantization": quantization,
+    }
     with folders.replacing(export_dir, engine, decode_hparams, info) as partial:
         (partial / litert_engine.MODEL).write_bytes(content)
     return export_dir
@@ -226,32 +220,3 @@ def check_equal(module: IdTranslator, content: bytes, vocab_size: int) -> None:
                 f"{wanted[0]:.4f}. Received: {found[0]:.4f}. Export a "
                 "SavedModel."
             )
-
-
-def describe(beams: int, quantization: str) -> dict[str, Any]:
-    """Returns what export_info.json says of this format alone.
-
-    Args:
-        beams: int. The number of beams in the graph.
-        quantization: str. How the weights are stored.
-    """
-    numbers = {litert_engine.BEST: (1, "the best translation")}
-    if beams > 1:
-        numbers[litert_engine.ALL] = (beams, "all translations, best first")
-    return {
-        "format": litert_engine.FORMAT,
-        "requires": ["ai_edge_litert", "sentencepiece"],
-        "oldest_runtime": _OLDEST.get(quantization, "tflite-runtime 2.14"),
-        "versions": {"ai-edge-litert": metadata.version("ai-edge-litert")},
-        "quantization": quantization,
-        "signatures": {
-            name: {
-                "inputs": _INPUTS,
-                "outputs": {
-                    output: text.format(n=n, what=what)
-                    for output, text in _OUTPUTS.items()
-                },
-            }
-            for name, (n, what) in numbers.items()
-        },
-    }

@@ -24,30 +24,9 @@ from relpos_tf.utils import graphs
 from relpos_tf.utils import text
 
 _LINES = tf.TensorSpec([None], tf.string, "inputs")
-# The outputs of the signatures, as export_info.json describes them.
-_OUTPUTS = {
-    "outputs": "string [N]: the best translation of each line",
-    "scores": "float32 [N]: its log-probability / length penalty",
-    "beam_outputs": "string [N, B]: all translations found, best first",
-    "beam_scores": "float32 [N, B]: the score of each translation",
-}
-_SIGNATURES = {
-    "serving_default": _OUTPUTS,
-    "details": {
-        **_OUTPUTS,
-        "is_complete": "bool [N]: false where the length limit cut the best "
-        "translation off",
-    },
-}
+_OUTPUTS = "outputs", "scores", "beam_outputs", "beam_scores"
 # What export_info.json says of the format.
-_INFO = {
-    "format": "saved_model",
-    "requires": ["tensorflow", "tensorflow_text"],
-    "signatures": {
-        name: {"inputs": {"inputs": "string [N]: lines"}, "outputs": outputs}
-        for name, outputs in _SIGNATURES.items()
-    },
-}
+_INFO = {"format": "saved_model", "requires": ["tensorflow", "tensorflow_text"]}
 
 
 class TextTranslator(tf.Module):
@@ -164,7 +143,7 @@ def export_saved_model(
 
     The signature `serving_default` is `TextTranslator.translate`, and
     `details` is `TextTranslator.details`. `export_info.json` in the same
-    folder describes the model, its settings and its signatures.
+    folder describes the model and its settings.
 
     Args:
         run_dir_or_checkpoint: A run's directory, or a checkpoint, see

@@ -38,3 +38,12 @@ class Layer(Config):
     def __init__(self, **kwargs: Any):
         super().__init__(**kwargs)
         checks.needs_tensorflow(self)
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        # Keras' own would ask the next method, which knows no options.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
+
+    def compute_output_shape(self, *shapes: Any) -> Any:
+        # For keras.layers.TimeDistributed.
+        inputs = [keras.KerasTensor(one, self.input_dtype) for one in shapes]
+        return self.compute_output_spec(*inputs).shape

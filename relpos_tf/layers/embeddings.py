@@ -119,6 +119,9 @@ class TokenEmbedding(base.Layer):
             name="embeddings",
         )
 
+    def compute_output_shape(self, *shapes: Any) -> Any:
+        return (*shapes[0], self.hidden_size)
+
     def call(self, ids: tf.Tensor) -> tf.Tensor:
         checks.ids("ids", ids)
         return self.look_up(ids, self.table())
@@ -231,6 +234,9 @@ class LearnedPositions(base.Layer):
             initializer="glorot_uniform",
             name="embeddings",
         )
+
+    def compute_output_shape(self, *shapes: Any) -> Any:
+        return (*shapes[0], self.hidden_size)
 
     def call(self, positions: tf.Tensor) -> tf.Tensor:
         checks.ids("positions", positions)

@@ -145,8 +145,12 @@ class RelativeMultiHeadAttention(base.Config, keras.layers.MultiHeadAttention):
         self.max_relative_position = checks.integer(
             "max_relative_position", max_relative_position, least=0
         )
-        self.add_relative_to_keys = add_relative_to_keys
-        self.add_relative_to_values = add_relative_to_values
+        self.add_relative_to_keys = checks.flag(
+            "add_relative_to_keys", add_relative_to_keys
+        )
+        self.add_relative_to_values = checks.flag(
+            "add_relative_to_values", add_relative_to_values
+        )
         self.heads_share_relative_embedding = heads_share_relative_embedding
         self.relative_initializer = keras.initializers.get(relative_initializer)
         self.implementation = checks.choice(

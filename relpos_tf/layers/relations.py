@@ -111,8 +111,12 @@ class RelationAttention(attention.MultiHead):
         self.num_relations = checks.integer(
             "num_relations", num_relations, least=1
         )
-        self.add_relations_to_keys = add_relations_to_keys
-        self.add_relations_to_values = add_relations_to_values
+        self.add_relations_to_keys = checks.flag(
+            "add_relations_to_keys", add_relations_to_keys
+        )
+        self.add_relations_to_values = checks.flag(
+            "add_relations_to_values", add_relations_to_values
+        )
         self.add_relation_bias = add_relation_bias
         self.heads_share_relations = heads_share_relations
 

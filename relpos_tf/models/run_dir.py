@@ -337,6 +337,7 @@ def check_same_architecture(
     return [
         f"{name} was {a} in this run so far and is now {b}."
         for name, (a, b) in changed.items()
+        if name != "train_steps"  # which --train_steps overrides
     ]
 
 

@@ -233,7 +233,7 @@ class _Answers:
             return await self._answer_texts(request, values, begun)
         query = queries.parse(values)
         name = query.model or next(iter(self._workers))
-        fields.check_names([name[:40]], self._workers, "models")
+        fields.check_names([name], self._workers, "models")
         worker = self._workers[name]
         lines = await self._lines(request, worker, query, begun)
         # Attention weights take seconds, in which others are answered.

@@ -15,12 +15,7 @@ from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf.utils import files
 
-_SCHEDULE_FACTORS = {
-    "constant",
-    "linear_warmup",
-    "rsqrt_decay",
-    "rsqrt_hidden_size",
-}
+_SCHEDULE_FACTORS = {*hparam.SCHEDULE_FACTORS} - {"noam", "legacy"}
 # The fields that are copied, with their values if an older version of
 # tensor2tensor did not write them.
 _MODEL = {

@@ -3,7 +3,7 @@
 Shapes: B batch, S source length, T target length, V vocabulary.
 """
 
-import weakref
+import functools
 from collections.abc import Callable
 from collections.abc import Iterable
 
@@ -13,10 +13,6 @@ import tensorflow as tf
 from relpos_tf.layers import losses
 from relpos_tf.models import transformer
 from relpos_tf.utils import graphs
-
-# One traced function for each model: TensorFlow never frees a traced graph, so
-# one for each evaluation would fill the memory.
-_functions: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def teacher_forced(
@@ -48,30 +44,29 @@ def teacher_forced(
     }
 
 
+@functools.lru_cache(1)
 def _traced(model: transformer.Transformer) -> Callable:
     """Returns a model's traced function, the same one on every call.
+
+    TensorFlow never frees a traced graph: one for each evaluation would fill
+    the memory.
 
     It maps `inputs` and `targets` to three float32 scalars: the sum of the
     losses, the number of correct predictions, and the number of target tokens.
     """
-    if model not in _functions:
-        # The dictionary must not keep the model alive.
-        reference = weakref.ref(model)
 
-        def sums(inputs, targets):
-            model = reference()
-            loss, best = losses.token_losses(
-                model.features(inputs, targets), model.softmax_table(), targets
-            )  # [B, T] each
-            is_token = targets != 0  # [B, T]
-            correct = (best == targets) & is_token
-            count = tf.cast(is_token, tf.float32)
-            return (
-                tf.reduce_sum(loss * count),
-                tf.reduce_sum(tf.cast(correct, tf.float32)),
-                tf.reduce_sum(count),
-            )
+    def sums(inputs, targets):
+        loss, best = losses.token_losses(
+            model.features(inputs, targets), model.softmax_table(), targets
+        )  # [B, T] each
+        is_token = targets != 0  # [B, T]
+        correct = (best == targets) & is_token
+        count = tf.cast(is_token, tf.float32)
+        return (
+            tf.reduce_sum(loss * count),
+            tf.reduce_sum(tf.cast(correct, tf.float32)),
+            tf.reduce_sum(count),
+        )
 
-        ids = tf.TensorSpec([None, None], tf.int32)
-        _functions[model] = graphs.function(sums, input_signature=[ids, ids])
-    return _functions[model]
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return graphs.function(sums, input_signature=[ids, ids])

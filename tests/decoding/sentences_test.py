@@ -20,7 +20,11 @@ from relpos_tf.decoding import translator as translator_lib
 from tests.decoding import translator_test
 
 PARTS = strategies.sampled_from(
-    [*"aB1.!?。 \n\r\t\v\x1c\x85\xa0\u2028\u3000«»\"'(é\u0301😀", "Mr. ", "J."]
+    [
+        *"aB1.!?。 \n\r\t\v\x1c\x85\xa0\u2028\u3000\ud800«»\"'(é\u0301😀",
+        "Mr. ",
+        "J.",
+    ]
 )
 HTML_PARTS = strategies.sampled_from(
     ["A b", "c.", " ", "7", "&amp;", "&lt;b", " < ", "é&eacute;", "d! E"]

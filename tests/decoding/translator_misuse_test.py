@@ -57,6 +57,11 @@ class MisuseTest(tf.test.TestCase, parameterized.TestCase):
         for word in words:
             self.assertIn(word, str(caught.exception))
 
+    @parameterized.parameters("chunk_lines", "first_lines")
+    def test_no_lines_at_a_time_are_refused(self, name):
+        with self.assertRaisesRegex(errors.UserError, f"`{name}`.* at least 1"):
+            echo().translations(["a"], **{name: 0})
+
     def test_lines_before_the_one_that_is_no_str_are_translated(self):
         found = echo().translations(iter(["a", "b", 3]), chunk_lines=1)
         texts = [next(found).texts, next(found).texts]

@@ -157,6 +157,20 @@ class LayerOfKerasTest(keras_testing.TestCase, parameterized.TestCase):
             )
 
 
+class TimeDistributedTest(parameterized.TestCase):
+    @parameterized.parameters(n for n in LAYERS if len(LAYERS[n][1]) == 1)
+    def test_it_wraps_a_layer_of_one_input(self, name):
+        (shape,) = LAYERS[name][1].values()
+        layer, one = made(name), example(shape)
+        inputs = keras.Input([3, None, *shape[2:]], dtype=dtype_of(shape))
+        model = keras.Model(inputs, keras.layers.TimeDistributed(layer)(inputs))
+        found = model(np.stack([one, 0 * one, one], axis=1))
+        for part, expected in enumerate((one, 0 * one, one)):
+            np.testing.assert_allclose(
+                found[:, part], layer(tf.constant(expected)), atol=1e-6
+            )
+
+
 class SavingTest(absltest.TestCase):
     def test_every_public_class_is_an_attribute_and_has_an_example(self):
         classes = {

@@ -32,15 +32,19 @@ from tests.layers import public_layers_test
 B, H, Q, K, F = 2, 3, 5, 7, 12
 SIZES = {"hidden_size": F, "num_heads": H}
 NORMS = {"norm_before": True, "norm_after": False}
+KV = "keys", "values"
 NO_SIZE = (0, 12.0, "12", None, True)
 NO_DISTANCE = (-1, 2.5, True)
 NO_FRACTION = (-0.1, 1, float("nan"), "0.5", True)
 NO_CHOICE = ("other", None)
+NO_FLAG = ("false", None, 2)
+FLAGS = [f"add_{a}to_{b}" for a in ("", "relative_", "relations_") for b in KV]
 # Bad values of arguments.
 COUNTS = "hidden_size filter_size vocab_size spaces max_length num_relations"
 BAD = {
     **dict.fromkeys(f"{COUNTS} num_heads key_dim".split(), NO_SIZE),
     **dict.fromkeys(("dropout", "relu_dropout", "rate"), NO_FRACTION),
+    **dict.fromkeys((*FLAGS, "heads_share", "bidirectional"), NO_FLAG),
     "value_dim": (0, 12.0),
     "max_relative_position": (None, *NO_DISTANCE),
     "max_relative_position_right": NO_DISTANCE,
@@ -164,7 +168,7 @@ CALLS = {
     "two_schemes_that_replace_attention": (
         schemes(additive.Additive(), head_window.HeadWindow(3)),
         "At most one scheme",
-        "a dot product and attention to the keys",
+        "additive score and keys of 3 heads",
     ),
     "vectors_of_pairs_beside_single_features": (
         schemes(shaw.Shaw(2), additive.FeatureWise()),

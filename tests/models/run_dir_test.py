@@ -190,3 +190,8 @@ class SameArchitectureTest(parameterized.TestCase):
         self.assertEqual(
             lines, [f"{name} was {was} in this run so far and is now {value}."]
         )
+
+    def test_another_end_is_not_told_as_the_flag_may_decide_it(self):
+        old = hparam.HParams()
+        new = old.replace(train_steps=7)
+        self.assertEqual(run_dir.check_same_architecture(old, new), [])

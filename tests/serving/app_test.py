@@ -140,6 +140,17 @@ class AppTest(parameterized.TestCase):
             ],
         )
 
+    def test_a_model_has_a_name_of_any_length(self):
+        # As the folder of a run without --output_dir.
+        name = "translate_ende_phrases-transformer_relative_tiny"
+        names = name, name[:40]
+        models = {name: servers.FakeTranslator() for name in names}
+        with servers.Served(models) as served:
+            for model in (None, *names):
+                self.assertEqual(served.translate("ab", model=model), ["BA"])
+            status, _, _ = served.post({"lines": ["a"], "model": f"{name}x"})
+            self.assertEqual(status, 422)
+
     def test_health_is_ok_once_every_kind_of_request_was_tried(self):
         fakes = servers.FakeTranslator(), servers.FakeTranslator(False)
         fakes[0].gate.clear()

@@ -22,8 +22,6 @@ class Sums(scheme.Scheme):
             queries and keys (a), and its vectors of the values to the values.
     """
 
-    score = ""  # a few words
-
     def __init__(self, relative: scheme.Scheme | None = None):
         self.relative = scheme.restored_from(relative)
 
@@ -41,10 +39,6 @@ class Sums(scheme.Scheme):
         if self._own is not None:
             sums += self._own.pair_vectors("keys", pairs)
         return sums
-
-    def summary(self) -> str:
-        names = [] if self.relative is None else [self.relative.summary()]
-        return " and ".join([*names, self.score])
 
     def get_config(self) -> dict[str, Any]:
         own = self.relative
@@ -66,8 +60,7 @@ class Additive(Sums):
         [Shaw et al., 2018](https://arxiv.org/abs/1803.02155), equations 3, 4.
     """
 
-    name = "score other than a dot product"
-    score = "additive score"
+    name = "additive score"
 
     def build(self, layer: keras.layers.Layer) -> None:
         self._vectors = layer.add_scheme_weight(
@@ -114,8 +107,7 @@ class FeatureWise(Sums):
         on directional self-attention.
     """
 
-    name = "weights of single features"
-    score = "feature-wise attention"
+    name = "feature-wise attention"
     _C = 5.0
 
     def build(self, layer: keras.layers.Layer) -> None:
@@ -124,7 +116,7 @@ class FeatureWise(Sums):
                 raise errors.UserError(
                     "Beside FeatureWise, no scheme can add products with one "
                     "logit or weight of a pair: FeatureWise(Shaw(k)) adds "
-                    f"Shaw's vectors. Received: {one.name}."
+                    f"Shaw's vectors. Received: {one.summary()}."
                 )
         super().build(layer)
 

@@ -25,7 +25,7 @@ class Alibi(scheme.Scheme):
         [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3.
     """
 
-    name = "linear bias of distances (ALiBi)"
+    name = "ALiBi"
 
     def build(self, layer: keras.layers.Layer) -> None:
         self._slopes = slopes(layer.num_heads)
@@ -37,9 +37,6 @@ class Alibi(scheme.Scheme):
         distance = tf.cast(tf.abs(pairs.distances()), tf.float32)  # [Q, K]
         per_head = tf.constant(self._slopes)[:, tf.newaxis, tf.newaxis]
         return -per_head * distance  # [H, Q, K]
-
-    def summary(self) -> str:
-        return "ALiBi"
 
 
 def slopes(num_heads: int) -> list[float]:

@@ -50,7 +50,7 @@ class Bucketed(scheme.Scheme):
         and the released code.
     """
 
-    name = "bias of buckets of distances (T5)"
+    name = "T5 bias"
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Bucketed(scheme.Scheme):
         self.max_distance = checks.integer(
             "max_distance", max_distance, least=1
         )
+        self.bidirectional = checks.flag("bidirectional", bidirectional)
         directions = 2 if bidirectional else 1
         if num_buckets % 2 or max_distance <= num_buckets // directions // 2:
             raise errors.UserError(
@@ -70,7 +71,6 @@ class Bucketed(scheme.Scheme):
                 "of the buckets of a direction. Received: "
                 f"num_buckets={num_buckets}, max_distance={max_distance}."
             )
-        self.bidirectional = bidirectional
         self._starts = bucket_starts(num_buckets // directions, max_distance)
         # "table": the bias of each bucket for each head, `[R, H]`.
         self.shared: dict[str, keras.Variable] = {}  # by all copies
@@ -101,9 +101,6 @@ class Bucketed(scheme.Scheme):
             table, one_hot, transpose_a=True, transpose_b=True
         )  # [H, S]
         return by_distance.biases(numbers, pairs)  # [H, Q, K]
-
-    def summary(self) -> str:
-        return "T5 bias"
 
     def why_not_ctranslate2(self) -> str | None:
         return None

@@ -44,7 +44,7 @@ class Fire(scheme.Scheme):
         [Li et al., 2024](https://arxiv.org/abs/2310.04418), section 3.
     """
 
-    name = "learned function of distances (FIRE)"
+    name = "FIRE"
 
     def __init__(self, *, bidirectional: bool = True):
         self.bidirectional = checks.flag("bidirectional", bidirectional)
@@ -84,6 +84,3 @@ class Fire(scheme.Scheme):
         units = tf.nn.relu(units + shift[:, tf.newaxis])  # [U, Q * K]
         biases = tf.matmul(output, units, transpose_a=True)  # [H, Q * K]
         return tf.reshape(biases, [output.shape[1], pairs.queries, pairs.keys])
-
-    def summary(self) -> str:
-        return "FIRE"

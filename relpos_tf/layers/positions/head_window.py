@@ -53,8 +53,6 @@ class HeadWindow(scheme.Scheme):
         [Yang et al., 2019](https://arxiv.org/abs/1904.03107), section 3.
     """
 
-    name = "attention to the keys of other heads"
-
     def __init__(self, heads: int):
         self.heads = checks.integer("heads", heads, least=1)
         if heads % 2 == 0:

@@ -26,7 +26,7 @@ class Kerple(scheme.Scheme):
         variant.
     """
 
-    name = "logarithmic bias of distances (KERPLE)"
+    name = "KERPLE"
 
     def build(self, layer: keras.layers.Layer) -> None:
         uniform, heads = keras.initializers.RandomUniform, (layer.num_heads,)
@@ -41,6 +41,3 @@ class Kerple(scheme.Scheme):
         far = tf.cast(tf.abs(by_distance.distances(pairs)), r1.dtype)  # [S]
         logarithms = tf.math.log(1.0 + r2[:, tf.newaxis] * far)  # [H, S]
         return by_distance.biases(-r1[:, tf.newaxis] * logarithms, pairs)
-
-    def summary(self) -> str:
-        return "KERPLE"

@@ -52,8 +52,6 @@ class Localness(scheme.Scheme):
         [Yang et al., 2018](https://arxiv.org/abs/1810.10182), section 3.
     """
 
-    name = "Gaussian bias around a predicted position"
-
     def __init__(self, kind: str, window: float = 10):
         self.kind = checks.choice("kind", kind, KINDS)
         self.window = checks.number("window", window, least=_SMALLEST_WINDOW)

@@ -153,13 +153,8 @@ def _softmax(logits):
 
 def _pad(x, before, after):
     """Adds zeros at both ends of the last axis."""
-    *batch, _ = ops.shape(x)
-    parts = [
-        ops.zeros([*batch, before], x.dtype),
-        x,
-        ops.zeros([*batch, after], x.dtype),
-    ]
-    return ops.concatenate(parts, axis=-1)
+    others = [[0, 0]] * (len(x.shape) - 1)
+    return ops.pad(x, [*others, [before, after]])
 
 
 def _product(x, y):

@@ -32,7 +32,7 @@ class Rotary(scheme.Scheme):
         [Su et al., 2021](https://arxiv.org/abs/2104.09864), equations 14-16.
     """
 
-    name = "rotary positions"
+    name = "rotary"
 
     def build(self, layer: keras.layers.Layer) -> None:
         if layer.depth % 2:
@@ -55,9 +55,6 @@ class Rotary(scheme.Scheme):
             [even * cosine - odd * sine, even * sine + odd * cosine], -1
         )
         return tf.cast(tf.reshape(rotated, tf.shape(x)), x.dtype)
-
-    def summary(self) -> str:
-        return "rotary"
 
     def why_not_ctranslate2(self) -> str | None:
         return None

@@ -119,7 +119,7 @@ class Scheme:
 
     def why_not_ctranslate2(self) -> str | None:
         """Returns why CTranslate2 cannot compute the same, or None."""
-        return f"it knows no {self.name} ({self.summary()})"
+        return f"it knows no {self.summary()}"
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor, see `base.arguments`."""
@@ -168,7 +168,7 @@ def copies(schemes: Iterable[Any]) -> tuple[Scheme, ...]:
             "relpos_tf.layers.positions, such as [shaw.Shaw(16)]. Received: "
             f"{schemes!r}."
         )
-    replacing = [one.name for one in restored if one.overrides("attend")]
+    replacing = [one.summary() for one in restored if one.overrides("attend")]
     if len(replacing) > 1:
         raise errors.UserError(
             "At most one scheme of `positions` can replace attention. "

@@ -69,8 +69,6 @@ class Shaw(scheme.Scheme):
         https://arxiv.org/abs/2312.05187).
     """
 
-    name = "relative positions"
-
     def __init__(
         self,
         max_relative_position: int,

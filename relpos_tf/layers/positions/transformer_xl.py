@@ -33,7 +33,7 @@ class TransformerXL(scheme.Scheme):
         [Dai et al., 2019](https://arxiv.org/abs/1901.02860), section 3.3.
     """
 
-    name = "sinusoids of distances (Transformer-XL)"
+    name = "Transformer-XL"
 
     def build(self, layer: keras.layers.Layer) -> None:
         heads, size = (layer.num_heads, layer.depth), layer.hidden_size
@@ -65,6 +65,3 @@ class TransformerXL(scheme.Scheme):
         vectors = tf.transpose(vectors, [1, 0, 2])  # [H, S, D]
         products = band.multiply(q + tf.cast(v, q.dtype), vectors, True)
         return logits + by_distance.by_key(products, pairs)  # [B, H, Q, K]
-
-    def summary(self) -> str:
-        return "Transformer-XL"

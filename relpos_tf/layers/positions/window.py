@@ -29,8 +29,6 @@ class Window(scheme.Scheme):
         [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 4.
     """
 
-    name = "window of self-attention"
-
     def __init__(self, window: int):
         self.window = checks.integer("window", window, least=1)
 
@@ -69,8 +67,6 @@ class Direction(scheme.Scheme):
     Reference:
         [Shen et al., 2018](https://arxiv.org/abs/1709.04696), DiSAN.
     """
-
-    name = "direction of self-attention"
 
     def __init__(self, direction: str):
         self.direction = checks.choice("direction", direction, DIRECTIONS)
