@@ -35,6 +35,8 @@ _COLUMNS = {
 }
 # A terminal may have 80 columns.
 _FILES_ONLY = {"chrF++", "TER", "brevity penalty", "steps/s"}
+# Files for a paper, of which an earlier report may have more.
+_OF_PAPER = re.compile(r"(scores|differences|lengths|curves)(-.*)?\.\w{3}")
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 _MISSING = "–"
 
@@ -59,6 +61,9 @@ def write(report: Mapping[str, Any], folder: pathlib.Path) -> None:
     paper.mkdir(exist_ok=True)
     for path, text in texts.items():
         files.write(path, text.encode("utf-8", errors="replace"))
+    for path in paper.iterdir():
+        if path not in texts and _OF_PAPER.fullmatch(path.name):
+            path.unlink()
 
 
 def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:

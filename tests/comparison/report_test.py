@@ -224,6 +224,18 @@ class ReportHtmlTest(content_test.ContentTestCase):
             for suffix in ("csv", "tex"):
                 path = paper / f"{name}-multi30k_2017.{suffix}"
                 self.assertTrue(path.is_file(), path)
+        # An earlier report may have had more; files of the user's stay.
+        self.write("paper/main.tex", "mine")
+        report_lib.write(report | {"further_test_sets": []}, self.folder)
+        self.assertCountEqual(
+            [path.name for path in paper.iterdir()],
+            ["main.tex", "setup.txt"]
+            + [
+                f"{n}.{s}"
+                for n in ("scores", "differences")
+                for s in ("csv", "tex")
+            ],
+        )
 
     def test_the_figures_are_files_as_well(self):
         if not figures.is_available():
