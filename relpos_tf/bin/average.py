@@ -46,7 +46,9 @@ def main() -> None:
         paths.check_folder(run / run_dir.AVERAGE)
     saved = run_dir.all_steps(run)
     number = FLAGS.n
-    steps = FLAGS.numbers("steps") or (saved[-number:] if number else [])
+    steps = sorted(FLAGS.numbers("steps")) or (
+        saved[-number:] if number else []
+    )
     name = max(steps, default=0)
     if not steps:
         hparams = run_dir.RunDir(run).read_hparams()

@@ -52,6 +52,7 @@ from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.decoding import decode_hparam
+from relpos_tf.models import run_dir
 from relpos_tf.utils import extras
 from relpos_tf.utils import files
 from relpos_tf.utils import locks
@@ -137,7 +138,15 @@ class Flags(flags.FlagValues):
                 typed.append(word)
                 continue
             file = word if "=" in word else f"{word}={next(words, '')}"
-            in_files += super().read_flags_from_files([file], force_gnu)
+            found = super().read_flags_from_files([file], force_gnu)
+            path = pathlib.Path(file.partition("=")[2])
+            if path.name == run_dir.FLAGS:  # of a run that may be moved
+                own = f"--output_dir={path.parent}"
+                found = [
+                    own if line.startswith("--output_dir=") else line
+                    for line in found
+                ]
+            in_files += found
         names = [word for word in typed if word.startswith("-")]
         self.__dict__["typed"] = frozenset(map(self._name, names))
         kept = [line for line in in_files if self._name(line) not in self.typed]
@@ -238,8 +247,8 @@ class Flags(flags.FlagValues):
         )
 
     def numbers(self, name: str) -> list[int]:
-        """Returns the numbers of `define_numbers`, each once, ascending."""
-        return sorted({*map(int, getattr(self, name))})
+        """Returns the numbers of `define_numbers`, each once, in order."""
+        return [*dict.fromkeys(map(int, getattr(self, name)))]
 
     def check(
         self, name: str, is_right: Callable[[Any], bool], message: str

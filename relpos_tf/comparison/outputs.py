@@ -102,7 +102,7 @@ def read(
 
     Raises:
         UserError: a file has another number of lines than its set, or there
-            is no such set, or no file for the first one.
+            is no such set, or no file for the first one, or two.
     """
     by_name = {one.name: one for one in sets}
     translations = {}
@@ -112,6 +112,11 @@ def read(
             raise errors.UserError(
                 f"Expected one of the test sets {', '.join(by_name)} for "
                 f"{path}. Received: {name}."
+            )
+        if name in translations:
+            raise errors.UserError(
+                f"Expected one file of {output.title} for {name}. "
+                f"Received: {', '.join(map(str, output.paths.values()))}."
             )
         number = len(by_name[name].sources)
         translations[name] = test_sets.paired_lines([path], number)

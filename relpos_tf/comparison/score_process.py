@@ -28,7 +28,6 @@ def score(
     usr_dirs: Sequence[str],
     checkpoint: str,
     sources: dict[str, str],
-    translations: str,
     path: str,
     key: dict[str, Any],
 ) -> None:
@@ -38,7 +37,6 @@ def score(
         usr_dirs: Folders of the user's registrations.
         checkpoint: str. Prefix of the checkpoint.
         sources: dict of files of lines by name, in a folder of prepared data.
-        translations: str. Beginning of the names of the files of translations.
         path: str. The file to write the scores to, as JSON.
         key: Identifies the scores, and is written with them.
 
@@ -50,14 +48,11 @@ def score(
     model = loading.load_model(checkpoint)
     tokenizer = loading.load_tokenizer(checkpoint)
     translator = translator_lib.Translator(model, tokenizer)
-    pathlib.Path(translations).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     made = {}
     for name, source in sources.items():
         lines = text.read_nonempty(source)
         made[name] = [x.texts[0] for x in translator.translations(lines)]
-        written = "".join(f"{line}\n" for line in made[name])
-        files.write(f"{translations}.{name}.txt", written)
     first = pathlib.Path(next(iter(sources.values())))
     data = manifest.read_manifest(first.parent)
     for name in token_files.names(first.stem):

@@ -16,6 +16,7 @@ from relpos_tf.comparison import runs as runs_lib
 from relpos_tf.models import run_dir
 from relpos_tf.problems import test_sets
 from relpos_tf.utils import files
+from relpos_tf.utils import text
 
 # Part of every key. Raised when the same model would get other scores.
 _FORMAT = 4
@@ -72,11 +73,16 @@ def score(
             # TensorFlow says much while it starts.
             waiting.append(jobs.Job(run.title, arguments, log, is_shown=False))
     jobs.run(waiting, "Scoring")
-    return [
-        ModelResult(run, one["checkpoint"], record["translations"], record)
-        for run, one in requests.items()
-        if (record := _read(one))
-    ]
+    results = []
+    for run, one in requests.items():
+        if record := _read(one):
+            made = record["translations"]
+            results.append(ModelResult(run, one["checkpoint"], made, record))
+            for name, lines in made.items():
+                path = folder / "translations" / f"{run.name}.{name}.txt"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                text.write_lines(path, lines)
+    return results
 
 
 def _request(run, checkpoint, sets, folder) -> dict[str, Any]:
@@ -86,7 +92,6 @@ def _request(run, checkpoint, sets, folder) -> dict[str, Any]:
         "usr_dirs": registry.usr_dirs,
         "checkpoint": checkpoint,
         "sources": {one.name: str(one.source_path) for one in sets},
-        "translations": str(folder / "translations" / run.name),
         "path": str(folder / "scores" / f"{run.name}.json"),
         "key": {
             "format": _FORMAT,

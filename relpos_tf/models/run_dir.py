@@ -24,7 +24,7 @@ LOG = "train.log"
 VERSIONS = "versions.json"
 CHECKPOINT = ".npz"  # the end of a checkpoint's file, after `ckpt-STEP`
 AVERAGE = "average"  # the folder of averages in a run
-_FLAGS = "flags.txt"
+FLAGS = "flags.txt"
 _PROBLEM = "problem.json"
 # Marks, after a checkpoint's name: an epoch of the data ends there; only a stop
 # saved it, and it goes when the next is saved; it has the best BLEU; the
@@ -99,7 +99,7 @@ class RunDir:
 
     def read_flags(self) -> dict[str, str]:
         """Returns the flags in flags.txt, by name; {} if there is no file."""
-        path = self.path / _FLAGS
+        path = self.path / FLAGS
         if not path.is_file():
             return {}
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -109,7 +109,7 @@ class RunDir:
 
     def write_flags(self, text: str) -> None:
         """Writes flags.txt: the command line of the last start of training."""
-        self._write(_FLAGS, text.encode(errors="surrogateescape"))
+        self._write(FLAGS, text.encode(errors="surrogateescape"))
 
     def write_versions(self, device: str = "") -> None:
         """Writes versions.json, with what trains."""
@@ -165,12 +165,15 @@ class RunDir:
         self._write(SUBWORDS if is_subwords else TOKENIZER, content)
 
     def append_metrics(self, event: dict[str, Any]) -> None:
-        """Appends a line to metrics.jsonl.
+        """Appends a line to metrics.jsonl, and removes an incomplete last one.
 
         Raises:
             OSError: the file cannot be written, or is a link.
         """
         with files.open_appending(self.path / METRICS) as file:
+            file.seek(0)
+            size = file.read().rfind(b"\n") + 1
+            file.truncate(size)
             file.write(_line(event))
 
     def read_metrics(self) -> list[dict[str, Any]]:

@@ -236,7 +236,8 @@ class Adam:
             write(variable, weight, new)
             write(slots[0], mean, new_mean)
             write(slots[1], square, new_square)
-            if average := self.averages.variables.get(name):
+            average = self.averages.variables.get(name)
+            if average is not None:  # which has no truth value in a graph
                 old = read(average)
                 updates = tf.cast(number, tf.float32) + 1.0
                 write(average, old, self.averages.moved(old, new, updates))

@@ -170,6 +170,11 @@ def write_run(
                 "on from. To start from it, name another --output_dir and "
                 f"--warm_start_from={run.path}."
             )
+    elif run_dir.all_steps(run.path):
+        raise errors.UserError(
+            f"{run.path} has checkpoints, but no {run_dir.HPARAMS} that says "
+            "of which model. Put the file back, or name another --output_dir."
+        )
     run.copy_tokenizer(tokenizer_path)
     run.write_problem(
         {

@@ -17,6 +17,7 @@ import itertools
 import logging
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -33,13 +34,13 @@ from relpos_tf.utils import terminal
 PAD_ID = 0
 EOS_ID = 1
 UNKNOWN_ID = 2  # of SentencePiece's
-# Compressed files: the end of a name, the first bytes, the module that has
-# `open` to read them.
+# Compressed files: the end of a name, a pattern of the first bytes, the module
+# that has `open` to read them.
 _FORMATS = {
-    ".gz": (b"\x1f\x8b", "gzip"),
-    ".bz2": (b"BZh", "bz2"),
-    ".xz": (b"\xfd7zXZ\0", "lzma"),
-    ".zst": (b"\x28\xb5\x2f\xfd", "backports.zstd"),
+    ".gz": (rb"\x1f\x8b", "gzip"),
+    ".bz2": (rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", "bz2"),
+    ".xz": (rb"\xfd7zXZ\0", "lzma"),
+    ".zst": (rb"\x28\xb5\x2f\xfd", "backports.zstd"),
 }
 COMPRESSED = tuple(_FORMATS)
 # Shares of lines beyond which a file was not meant to be UTF-8.
@@ -68,7 +69,8 @@ def stream_lines(
     number = broken = nul = 0
     for number, content in enumerate(stream, start=1):
         line = _decoded(content, is_first=number == 1)
-        nul += b"\0" in content
+        # In UTF-16 and UTF-32, a line end has NULs before or after it.
+        nul += content.startswith(b"\0") or content.endswith(b"\0\n")
         # The character itself, in UTF-8, is nothing that cannot be read.
         broken += "\ufffd" in line and b"\xef\xbf\xbd" not in content
         if number % _MANY == 0:
@@ -198,10 +200,10 @@ def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> None:
 def _check(name: str, lines: int, broken: int, nul: int) -> None:
     """Raises UserError if lines are not meant to be UTF-8."""
     for number, most, fault, encoding in (
-        (nul, _MOST_NUL, "have NULs", "UTF-16"),
-        (broken, _MOST_BROKEN, "are not UTF-8", "latin1"),
+        (nul, max(_MOST_NUL * lines, 1), "have NULs at an end", "UTF-16"),
+        (broken, _MOST_BROKEN * lines, "are not UTF-8", "latin1"),
     ):
-        if number > most * lines:
+        if number > most:
             raise errors.UserError(
                 f"Expected text in UTF-8. Received: {name}, of which "
                 f"{number:,} of {lines:,} lines {fault}. If it is text in "
@@ -214,9 +216,9 @@ def _lines_of(path: str | pathlib.Path, digest: Any = None) -> Iterator[bytes]:
     """Yields the lines of a file, decompressed, with their ends."""
     try:
         with open(path, "rb") as file:
-            head, stream = file.peek(8), file
+            head, stream = file.peek(10), file
             for first_bytes, module in _FORMATS.values():
-                if head.startswith(first_bytes):
+                if re.match(first_bytes, head):
                     with extras.imports("zstd", "reading Zstandard"):
                         opener = importlib.import_module(module)
                     # Without the buffer, Python would run for each line.

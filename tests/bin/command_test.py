@@ -157,6 +157,22 @@ class FlagsTest(parameterized.TestCase):
                 _, out, err = calls.execute(show_flags, *typed)
                 self.assertEqual(out, b"('p', 5, False, 'a', [])", err)
 
+    def test_the_flags_of_a_run_are_of_the_folder_where_they_lie(self):
+        folder = self.create_tempdir()
+        flags = folder.create_file(
+            "flags.txt", "--problem=p\n--output_dir=old/place\n"
+        )
+        for typed, expected in (
+            ((), folder.full_path),
+            (("--output_dir=typed",), "typed"),
+        ):
+            values = command.Flags()
+            values.define_strings(problem="P.", output_dir="O.")
+            command.parse(values, [f"--flagfile={flags.full_path}", *typed])
+            self.assertEqual(
+                (values.problem, values.output_dir), ("p", expected)
+            )
+
     def test_only_a_typed_flag_is_refused_for_want_of_another(self):
         # A value is no typed flag.
         file = self.create_tempfile(content="--steps=3\n--xla\n").full_path

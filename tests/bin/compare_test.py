@@ -305,6 +305,12 @@ class GridTest(folders.TestCase):
         self.assertEqual((self.trained, self.scored), ([], []))
         self.assertIn("a learning_rate_constant=0.5 seed 2 is trained.", err)
         self.assertEqual(path.read_bytes(), before)
+        # The first of the seeds, not the least, is that of the points.
+        code, _, err = self.compare("0.5,1,2", "--seeds=1,2,0")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(
+            self.trained, [f"a+{rate}=0.5-seed0", f"b+{rate}=2-seed0"]
+        )
 
     def test_printed_commands_train_the_runs_of_the_report(self):
         line = "0.5,2", "--seeds=1,2"

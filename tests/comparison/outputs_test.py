@@ -2,6 +2,7 @@
 
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf.comparison import outputs
 from relpos_tf.problems import test_sets
 from tests import folders
@@ -41,6 +42,12 @@ class OutputsTest(folders.TestCase):
             for one in outputs.parse(items)
         ]
         self.assertEqual(found, expected)
+
+    def test_a_set_has_one_file_of_a_model(self):
+        one_set = test_sets.TestSet("test", ["x"], ["u"], self.folder, "")
+        (one,) = outputs.parse(["x=a.txt", "x:test=b.txt"])
+        with self.assertRaisesRegex(errors.UserError, "one file of x for test"):
+            outputs.read(one, [one_set])
 
     def test_each_set_has_its_lines(self):
         sets = [

@@ -115,9 +115,11 @@ class ScoresTest(ScoresTestCase):
         self.assertEqual(self.process.call_count, 5)
         # The files of translations are for other uses.
         made = self.folder / "out" / "translations" / "a-seed1.test.txt"
+        content = made.read_bytes()
         made.unlink()
         self.assertEqual(self.score().translations, second.translations)
         self.assertEqual(self.process.call_count, 5)
+        self.assertEqual(made.read_bytes(), content)
 
     def test_folders_that_this_process_imported_are_imported(self):
         with (

@@ -32,9 +32,9 @@ def averages(weights, decay):
 
 
 class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
-    @parameterized.parameters(0.3, 0.999)
+    @parameterized.product(decay=(0.3, 0.999), is_compiled=(False, True))
     def test_every_update_moves_the_averages_and_a_skipped_one_does_not(
-        self, decay
+        self, decay, is_compiled
     ):
         random = np.random.default_rng(3)
         start = random.normal(size=(2, 3)).astype(np.float32)
@@ -44,6 +44,8 @@ class MovingAverageTest(tf.test.TestCase, parameterized.TestCase):
         )
         average = optimizer.averages.variables["w"]
         apply = graphs.function(optimizer.apply)
+        if is_compiled:  # as on a GPU
+            apply = optimizer.compiled()
         weights, found = [start], []
         for _ in range(7):
             gradient = tf.constant(random.normal(size=(2, 3)), tf.float32)

@@ -121,6 +121,11 @@ class OpenRunTest(folders.TestCase):
         with self.assertRaisesRegex(errors.UserError, "no checkpoint to go on"):
             self.open(HPARAMS)
 
+    def test_checkpoints_of_an_unknown_model_are_no_run(self):
+        (self.run_dir / "hparams.json").unlink()
+        with self.assertRaisesRegex(errors.UserError, "no hparams.json that"):
+            self.open(HPARAMS)
+
     def test_a_run_without_a_checkpoint_begins_anew(self):
         # As after memory that did not suffice for the first update.
         (self.run_dir / "ckpt-7.npz").unlink()

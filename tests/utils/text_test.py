@@ -57,6 +57,8 @@ class TextTest(folders.TestCase):
         self.assertEqual(list(text.checked_lines(path)), LINES)
         path = self.write(CONTENT, f"lines{suffix}")  # the reverse
         self.assertEqual(list(text.checked_lines(path)), LINES)
+        path = self.write(b"BZh is a word\nBZh9\n")
+        self.assertLen(list(text.checked_lines(path)), 2)
 
     @parameterized.parameters(*PACKERS)
     def test_a_cut_file_is_named(self, suffix):
@@ -78,7 +80,9 @@ class TextTest(folders.TestCase):
                 with self.assertRaisesRegex(errors.UserError, "line 2 is long"):
                     list(lines)
 
-    @parameterized.parameters("utf-16", "utf-16-le", "utf-32", "latin1", "gzip")
+    @parameterized.parameters(
+        "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin1", "gzip"
+    )
     def test_what_is_not_utf_8_is_refused_with_a_command(self, encoding):
         content = "".join(f"schöne Grüße {i}\n" for i in range(7))
         if encoding == "gzip":  # twice, or in a stream
@@ -107,11 +111,11 @@ class TextTest(folders.TestCase):
         self.assertEqual(found, ["a\ufffdb"] * 5 + ["c"] * 95)
         self.assertRegex(logs.output[0], f"5 of 100 lines of {path}")
 
-    def test_a_rare_nul_and_a_true_replacement_character_are_read(self):
-        path = self.write("a\0b\n\ufffd\n".encode() + b"c\n" * 98)
+    def test_stray_nuls_and_a_true_replacement_character_are_read(self):
+        path = self.write("a\0b\n\ufffd\nc\0\0d\ne\0\n".encode())
         with self.assertNoLogs("relpos_tf"):
             found = list(text.checked_lines(path))
-        self.assertEqual(found, ["a\0b", "\ufffd"] + ["c"] * 98)
+        self.assertEqual(found, ["a\0b", "\ufffd", "c\0\0d", "e\0"])
 
     def test_a_stream_is_read_line_by_line(self):
         def lines():
