@@ -49,7 +49,7 @@ def main() -> None:
     command.require(FLAGS, "translation")
     target = FLAGS.language_pair.partition("-")[2]
     scores.check_scale(FLAGS.scale, target)
-    translations = list(text.checked_lines(FLAGS.translation))
+    translations = list(text.read_nonempty(FLAGS.translation))
     if FLAGS.test_set:
         found = scores.sacrebleu_set_of(FLAGS.test_set, FLAGS.language_pair)
         references = found.references

@@ -272,7 +272,9 @@ class Flags(flags.FlagValues):
             condition: str, see `fields.is_met`, with flags as names.
             *names: The flags that have no effect without it.
         """
-        shell = "''" if condition.endswith("=") else ""
+        text = f"has no effect: it needs --{condition}"
+        if condition.endswith("="):
+            text = f"has no effect with --{condition[:-1]}"
 
         def is_met(name: str, value: Any) -> bool:
             del value
@@ -281,11 +283,7 @@ class Flags(flags.FlagValues):
             )
 
         for name in names:
-            self.check(
-                name,
-                functools.partial(is_met, name),
-                f"has no effect: it needs --{condition}{shell}",
-            )
+            self.check(name, functools.partial(is_met, name), text)
 
 
 class UsageError(errors.UserError):
@@ -306,6 +304,10 @@ def program(main: Callable[[], int | None]) -> Callable[[], NoReturn]:
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Runs a command on `sys.argv` and ends the process with its exit code."""
     terminal.drop_failed_messages()
+    for name, mode in (("stdin", "r"), ("stdout", "w")):
+        if getattr(sys, name) is None:  # `<&-`: no other file may get it
+            empty = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(empty, mode, encoding="utf-8"))
     code = execute(main, sys.argv[1:])
     try:
         sys.stdout.flush()

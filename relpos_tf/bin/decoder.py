@@ -223,6 +223,12 @@ def open_test_sets(path: str | pathlib.Path) -> list:
     found: dict[str, Any] = {}
     for name in FLAGS.test_set:
         if test_sets.is_split(name):
+            if FLAGS.export_dir:
+                raise command.UsageError(
+                    f"--test_set={name} is of a run, with --output_dir. For an "
+                    "export, name a set of sacreBLEU, or --decode_from_file "
+                    "and --decode_reference."
+                )
             of_name = sets_of_run(name, path)
         else:
             languages = "-".join(languages_of(path))

@@ -8,6 +8,7 @@ import errno
 import os
 import pathlib
 import pty
+import shlex
 import signal
 import subprocess
 import sys
@@ -311,6 +312,14 @@ command.run(main)
 """
 
 
+READ = """
+def main():
+    text = sys.stdin.read() if sys.stdin.fileno() == 0 else "another file"
+    command.write(f"read {text!r}")
+command.run(main)
+"""
+
+
 class UnreadMessagesTest(parameterized.TestCase):
     """Messages that cannot be written do not change the result."""
 
@@ -336,6 +345,15 @@ class UnreadMessagesTest(parameterized.TestCase):
             self.assertEqual(self.speak("--no", stderr=full).returncode, 2)
             done = self.speak("--help", stdout=full, stderr=subprocess.PIPE)
             self.assertRegex(done.stderr, r"\Arelpos-.*no space left.*\n\Z")
+
+    def test_streams_that_are_closed(self):
+        for closed in ("<&-", ">&-", "<&- >&- 2>&-"):
+            line = shlex.join([sys.executable, "-c", f"{COMMAND}{READ}"])
+            done = subprocess.run(
+                ["sh", "-c", f"{line} {closed}"], capture_output=True, text=True
+            )
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(done.stdout, "read ''" * (">" not in closed))
 
     def test_a_reader_that_has_gone(self):
         end, start = os.pipe()
