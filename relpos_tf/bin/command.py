@@ -32,6 +32,7 @@ import logging
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -580,8 +581,12 @@ def check_outputs(
 
 def command_line() -> str:
     """Returns the command that was typed, quoted for a shell."""
-    is_script = sys.argv[0].endswith(".py")  # or a module
-    return shlex.join(sys.orig_argv if is_script else sys.argv)
+    path, *arguments = sys.argv
+    if path.endswith(".py"):  # a script or a module
+        return shlex.join(sys.orig_argv)
+    name = os.path.basename(path)
+    is_found = shutil.which(name) == path  # The shell has given the path.
+    return shlex.join([name if is_found else path, *arguments])
 
 
 def call_of(name: str, *arguments: str) -> str:

@@ -9,6 +9,7 @@ import os
 import pathlib
 import pty
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -386,12 +387,14 @@ class ProcessTest(parameterized.TestCase):
     @parameterized.parameters(
         ("trainer.py", "python trainer.py '--a=b c'"),
         ("bin/relpos-trainer", "bin/relpos-trainer '--a=b c'"),
+        ("/bin/relpos-trainer", "relpos-trainer '--a=b c'"),
     )
     def test_commands_are_named_as_a_shell_takes_them(self, name, this):
         argv = [name, "--a=b c"]
         with (
             mock.patch.multiple(sys, argv=argv, orig_argv=["python", *argv]),
             mock.patch.object(registry, "usr_dirs", ["my own"]),
+            mock.patch.object(shutil, "which", lambda name: f"/bin/{name}"),
         ):
             self.assertEqual(command.command_line(), this)
             self.assertEqual(
