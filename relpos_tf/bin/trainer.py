@@ -126,12 +126,7 @@ def train(problem, hparams, output_dir: str) -> None:
     run_setup.check_same_start(hosts, FLAGS.flag_values_dict(), hparams)
     run, start = run_dir.RunDir(output_dir), FLAGS.warm_start_from
     if run.is_trained():
-        before = run.read_flags().get("warm_start_from", "")
-        if start not in ("", before):
-            raise command.UsageError(
-                f"--warm_start_from has no effect: {output_dir} is trained, "
-                f"from {before or 'random weights'}. Name another --output_dir."
-            )
+        check_warm_start(run)
         start = output_dir  # The run that it started from is no longer needed.
     elif start:
         found = checkpoints.resolve(start)  # raises if there is none
@@ -174,6 +169,16 @@ def train(problem, hparams, output_dir: str) -> None:
     own = [f"--output_dir={output_dir}"] if FLAGS.output_dir else []
     call = command.call_of("decoder", *own)
     command.logger().info("Translate with:\n  %s", call)
+
+
+def check_warm_start(run: run_dir.RunDir) -> None:
+    """Refuses a start that a trained run did not have."""
+    before = run.read_flags().get("warm_start_from", "")
+    if FLAGS.warm_start_from not in ("", before):
+        raise command.UsageError(
+            f"--warm_start_from has no effect: {run.path} is trained, from "
+            f"{before or 'random weights'}. Name another --output_dir."
+        )
 
 
 def prepare_xla(folder: str) -> None:

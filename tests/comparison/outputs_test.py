@@ -44,7 +44,7 @@ class OutputsTest(folders.TestCase):
         self.assertEqual(found, expected)
 
     def test_a_set_has_one_file_of_a_model(self):
-        one_set = test_sets.TestSet("test", ["x"], ["u"], self.folder, "")
+        one_set = test_sets.TestSet("test", [*"xy"], [*"uv"], self.folder, "")
         (one,) = outputs.parse(["x=a.txt", "x:test=b.txt"])
         with self.assertRaisesRegex(errors.UserError, "one file of x for test"):
             outputs.read(one, [one_set])

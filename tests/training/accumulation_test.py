@@ -245,9 +245,11 @@ class TrainerTest(tiny_runs.TestCase):
         )
         self.trainer("whole", 4, changes).train()
         self.assertEqual(self.values_in("whole/ckpt-2")["training/position"], 6)
-        (self.folder / "resumed").mkdir()
-        for path in (self.folder / "whole").glob("ckpt-2.*"):
-            shutil.copy(path, self.folder / "resumed")
+        shutil.copytree(
+            self.folder / "whole",
+            self.folder / "resumed",
+            ignore=shutil.ignore_patterns("ckpt-4*"),
+        )
         self.trainer("resumed", 4, changes).train()
         expected = self.values_in("whole/ckpt-4")
         self.assertEqual(expected["training/position"], 12)
