@@ -154,8 +154,9 @@ def write_run(
 
     Raises:
         UserError: the run has a different architecture, tokenizer or training
-            data; no training pair is short enough; evaluations would have
-            more beams than pieces; or the tokenizer allows no augmentation.
+            data, or checkpoints without hparams.json; no training pair is short
+            enough; evaluations would have more beams than pieces; or the
+            tokenizer allows no augmentation.
     """
     tokenizer_path = problem.tokenizer_path(data_dir)
     longest = _longest_source(problem.tokens(data_dir, "train"), hparams)
