@@ -140,9 +140,10 @@ class Flags(flags.FlagValues):
                 continue
             file = word if "=" in word else f"{word}={next(words, '')}"
             found = super().read_flags_from_files([file], force_gnu)
-            path = pathlib.Path(file.partition("=")[2])
-            if path.name == run_dir.FLAGS:  # of a run that may be moved
-                own = f"--output_dir={path.parent}"
+            path = pathlib.Path(file.partition("=")[2]).expanduser()
+            run = run_dir.RunDir(path.parent)  # which may have been moved
+            if path.name == run_dir.FLAGS and run.has_hparams():
+                own = f"--output_dir={run.path}"
                 found = [
                     own if line.startswith("--output_dir=") else line
                     for line in found

@@ -177,8 +177,9 @@ def check_warm_start(run: run_dir.RunDir) -> None:
     if FLAGS.warm_start_from not in ("", before):
         raise command.UsageError(
             f"--warm_start_from has no effect: {run.path} is trained, from "
-            f"{before or 'random weights'}. Name another --output_dir."
+            f"{before or 'random weights'}. Leave it out or name a new folder."
         )
+    FLAGS.warm_start_from = before  # which flags.txt keeps
 
 
 def prepare_xla(folder: str) -> None:

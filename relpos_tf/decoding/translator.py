@@ -154,7 +154,8 @@ class Translator:
         """
         _check_options(options)
         how = decode_hparam.DecodeHParams(n_best=n_best, **options)
-        fields.check_effect(options, [how])
+        given = [name for name, x in options.items() if x is not None]
+        fields.check_effect(given, [how])
         translations = self.translations(
             lines,
             how,

@@ -164,10 +164,12 @@ class FlagsTest(parameterized.TestCase):
         flags = folder.create_file(
             "flags.txt", "--problem=p\n--output_dir=old/place\n"
         )
-        for typed, expected in (
-            ((), folder.full_path),
-            (("--output_dir=typed",), "typed"),
+        for made, typed, expected in (
+            ("problem.json", (), "old/place"),  # of the user, not of a run
+            ("hparams.json", (), folder.full_path),
+            ("hparams.json", ("--output_dir=typed",), "typed"),
         ):
+            folder.create_file(made)
             values = command.Flags()
             values.define_strings(problem="P.", output_dir="O.")
             command.parse(values, [f"--flagfile={flags.full_path}", *typed])

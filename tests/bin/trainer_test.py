@@ -152,7 +152,9 @@ class VocabularyTest(folders.TestCase):
         with mock.patch.object(self, "base", another):
             code, err = self.train()
         self.assertEqual(code, 2)
-        self.assertRegex(err, "no effect: .*run is trained, from .*/base. Name")
+        self.assertRegex(
+            err, "no effect: .*run is trained, from .*/base. Leave"
+        )
         shutil.rmtree(another)
         self.assert_goes_on()
         shutil.rmtree(self.data_dir)  # as on another machine
