@@ -96,7 +96,10 @@ class Measure:
 
 
 class TokenizedBleu(Measure):
-    """BLEU as of `metrics.tokenized_bleu`; its counts are those of `bleu`.
+    """BLEU on the scale of published papers; its counts are those of `bleu`.
+
+    It counts Moses' tokens without smoothing, and is higher than `bleu`:
+    compare it with scores of the same scale only.
 
     Args:
         language: str. ISO 639-1 code of both sides.
@@ -108,7 +111,7 @@ class TokenizedBleu(Measure):
         self._of = language, scale
 
     def signature(self) -> str:
-        """Returns the signature of `metrics.tokenized_bleu`."""
+        """Returns the signature of what was counted last."""
         return metrics.tokenized_signature(*self._of)
 
     def _sides(self, hypotheses, references):

@@ -203,34 +203,6 @@ def exact_matches(
     ]
 
 
-def tokenized_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[Any],
-    language: str,
-    scale: str = MULTI30K,
-) -> tuple[float, str]:
-    """Scores on the scale of published papers.
-
-    BLEU counts Moses' tokens without smoothing. The scores are higher than
-    `corpus_bleu`: compare them with scores of the same scale only.
-
-    Args:
-        hypotheses: The model's translations, plain text.
-        references: See `comparable`.
-        language: str. ISO 639-1 code of both sides, such as "de".
-        scale: str. A key of `SCALES`.
-
-    Returns:
-        Corpus BLEU of tokens, 0 to 100, and its signature in sacreBLEU's form.
-
-    Raises:
-        UserError: Moses does not know the language; or see `corpus_bleu`.
-    """
-    sides = moses_tokens(hypotheses, references, language, scale)
-    score = tokenized().corpus_score(*sides).score
-    return score, tokenized_signature(language, scale)
-
-
 def tokenized_signature(language: str, scale: str) -> str:
     """Returns the signature of the last computation with `tokenized`."""
     return (
@@ -242,7 +214,7 @@ def tokenized_signature(language: str, scale: str) -> str:
 
 
 def check_moses_language(language: str) -> None:
-    """Raises UserError unless `tokenized_bleu` knows a language."""
+    """Raises UserError unless Moses' tokenizer knows a language."""
     if language not in MOSES_LANGUAGES:
         raise errors.UserError(
             "Expected a language that Moses' tokenizer knows, one of "

@@ -233,6 +233,13 @@ class Trainer:
         )
 
     def _compile_step(self, element_spec: Any) -> Callable:
+        form = self.hparams.relative_attention_implementation
+        if self._is_compiled and form != "auto":
+            _log.warning(
+                "relative_attention_implementation=%s has no effect with XLA, "
+                "which compiles the paper's form: see --xla_compile.",
+                form,
+            )
         return train_step.compile_step(
             self._hosts.strategy,
             self.model,

@@ -33,11 +33,15 @@ class XlaTest(tiny_runs.TestCase, parameterized.TestCase):
             trainer = self.trainer(
                 name,
                 20,
-                "optimizer_multistep_accumulate_steps=2",
+                "optimizer_multistep_accumulate_steps=2,"
+                "self_attention_type=dot_product_relative,"
+                "relative_attention_implementation=reshape",
                 xla_compile=asked,
             )
             trainer.train()
         self.assertEqual(trainer._reader().plan.fills_batches, is_used)
+        ignored = "implementation=reshape has no effect" in f"{logs.output}"
+        self.assertEqual(ignored, is_used)
         told = [line for line in logs.output if "XLA compiled batches" in line]
         shapes = re.findall(r"(\d+) x (\d+)", "\n".join(told))
         self.assertLess(len(told), len(shapes) or 1)
