@@ -13,6 +13,7 @@ import numpy as np
 
 from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
+from relpos_tf.utils import languages
 
 
 class Scored(NamedTuple):
@@ -166,7 +167,9 @@ def of_language(
         scale: str. That of tokenized BLEU, a key of `metrics.SCALES`. None: the
             first, where Moses' tokenizer knows the language.
     """
+    language = languages.base(language)
+    asian = not languages.has_blanks(language)
     found: list[Measure] = [bleu(tokenize), chrf()]
     if scale or language in metrics.MOSES_LANGUAGES:
         found.append(TokenizedBleu(language, scale or metrics.MULTI30K))
-    return found + [Measure(*x) for x in metrics.further(tokenize).items()]
+    return found + [Measure(*x) for x in metrics.further(asian).items()]

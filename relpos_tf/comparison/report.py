@@ -81,6 +81,7 @@ def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
         tables[f"scores-{name}"] = scores(report, one["summary"])
         tables[f"differences-{name}"] = differences(one["pairs"])
     for name, table in tables.items():
+        table = [[*map(terminal.printable, row)] for row in table]
         content = io.StringIO()
         csv.writer(content, lineterminator="\n").writerows(table)
         found[f"{name}.csv"] = content.getvalue()

@@ -52,7 +52,7 @@ class SegmentScores(corpus_measures.Measure):
 
     def score(self, sums: np.ndarray) -> np.ndarray:
         """Returns means, `[..., 2]` to `[...]`."""
-        return sums[..., 0] / sums[..., 1]
+        return sums[..., 0] / np.maximum(sums[..., 1], 1)
 
 
 def read(
@@ -110,6 +110,6 @@ def read(
 def _number(line: str) -> float:
     """Returns the number of a line, NaN for other text."""
     try:
-        return float(line)
+        return float(line.replace("_", "?"))  # 1_0 is 10 for Python alone
     except ValueError:
         return math.nan

@@ -38,6 +38,7 @@ References:
     bootstrap, for the three parts of the variance.
 """
 
+import itertools
 import math
 import statistics
 from collections.abc import Sequence
@@ -117,9 +118,9 @@ def compare(
     fewest = min(map(len, samples))
     if fewest < 2:
         return alone
-    # Exact, so that the spread of copies is 0.
     of_seeds = sum(statistics.variance(x) / len(x) for x in samples) ** 0.5
-    if difference and not of_seeds:
+    # Trainings that differ by one amount do so up to rounding.
+    if difference and of_seeds < 1e-9 * max(map(abs, itertools.chain(*sides))):
         return alone
 
     def half_width(p):

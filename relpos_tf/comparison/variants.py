@@ -140,13 +140,13 @@ def of_preset(
     Args:
         preset: str. Its name.
         base: str. The set that all derive from.
-        changes: str. As for `of_sets`; the preset's own changes override them.
+        changes: str. As for `of_sets`.
         more: str. Changes to all that override the others.
 
     Raises:
-        UserError: an unknown set, field or label; a change without effect in
-            every model; or the set has other positions than relative ones, or
-            other ones in the decoder.
+        UserError: an unknown set, field or label; a change of what the preset
+            compares, or without effect in every model; or the set has other
+            positions than relative ones, or other ones in the decoder.
     """
     hparams = registry.hparams(base)
     is_alike = hparams.of_decoder() == hparams
@@ -156,6 +156,16 @@ def of_preset(
             f"as {DEFAULT_BASE}. Received: {base}."
         )
     named = [(label, base, own) for label, own in PRESETS[preset]]
+    compared = {
+        name for own in named for name in fields.parse(own[2], hparam.HParams)
+    }
+    for given in _parse(changes, [label for label, _, _ in named]).values():
+        for name in given:
+            if {name, name.removeprefix("decoder_")} & compared:
+                raise errors.UserError(
+                    f"`{name}` is what --preset={preset} compares. Compare "
+                    "other sets with --hparams_sets."
+                )
     return _variants(named, changes, more)
 
 
@@ -224,8 +234,8 @@ def _variants(named, changes, more):
         for key, value in own.items():
             if value not in [getattr(hparams, key) for hparams in theirs]:
                 raise errors.UserError(
-                    f"`{key}={hparam_text(value)}` has no effect: the preset, "
-                    "the label or --train_max_length sets it."
+                    f"`{key}={hparam_text(value)}` has no effect: the label "
+                    "or --train_max_length sets it."
                 )
     return variants
 

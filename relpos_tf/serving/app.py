@@ -7,8 +7,7 @@
     GET  /            the page
     GET  /openapi.json  all of this for programs
 
-and, as LibreTranslate does, GET /languages, POST /detect and
-GET /frontend/settings.
+and, as LibreTranslate does, GET /languages and POST /detect.
 
 Errors are JSON objects, {"error": "a sentence"}.
 """
@@ -101,7 +100,6 @@ def make_app(
         routing.Route("/translate", answers.translate, methods=["POST"]),
         routing.Route("/detect", answers.detect, methods=["POST"]),
         routing.Route("/languages", answers.languages),
-        routing.Route("/frontend/settings", answers.settings),
         routing.Route("/models", answers.models),
         routing.Route("/health", answers.health),
         routing.Route("/metrics", answers.metrics),
@@ -183,10 +181,6 @@ class _Answers:
 
     async def languages(self, _: requests.Request):
         return _json(libretranslate.languages(self._workers.values()))
-
-    async def settings(self, _: requests.Request):
-        targets = [w.model.languages[1] for w in self._workers.values()]
-        return _json(libretranslate.settings(next(filter(None, targets), "")))
 
     async def detect(self, request: requests.Request):
         return await self._in_time(request, self._detect(request))

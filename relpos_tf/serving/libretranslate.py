@@ -172,28 +172,6 @@ def detect(sources: Iterable[str]) -> list[dict[str, Any]]:
     return [{"confidence": 0, "language": code} for code in sources]
 
 
-def settings(target: str) -> dict[str, Any]:
-    """Returns what `GET /frontend/settings` answers.
-
-    Args:
-        target: str. The language that its page shows first; "" where unknown.
-    """
-    name = languages_lib.english_name(target) or target
-    return {
-        "apiKeys": False,
-        "charLimit": -1,
-        "filesTranslation": False,
-        "frontendTimeout": 500,
-        "keyRequired": False,
-        "language": {
-            "source": {"code": AUTO, "name": "Auto Detect"},
-            "target": {"code": target, "name": name},
-        },
-        "suggestions": False,
-        "supportedFilesFormat": [],
-    }
-
-
 def _translations(line, is_html):
     """Returns the best translation of a text, and then others, each once.
 

@@ -215,7 +215,7 @@ def tokenized_signature(language: str, scale: str) -> str:
 
 def check_moses_language(language: str) -> None:
     """Raises UserError unless Moses' tokenizer knows a language."""
-    if language not in MOSES_LANGUAGES:
+    if languages.base(language) not in MOSES_LANGUAGES:
         raise errors.UserError(
             "Expected a language that Moses' tokenizer knows, one of "
             f"{', '.join(MOSES_LANGUAGES)}. Received: {language!r}."
@@ -301,18 +301,17 @@ def chrf() -> sacrebleu_metrics.CHRF:
 
 
 @functools.cache
-def further(tokenize: str = _OTHER_LANGUAGES) -> dict[str, Any]:
+def further(asian: bool = False) -> dict[str, Any]:
     """Returns the metrics that only whole test sets are scored with.
 
     Args:
-        tokenize: str. The tokenizer for BLEU.
+        asian: bool. Whether each Chinese character is a word of TER, as a
+            sentence without blanks would be one else.
 
     Returns:
         sacreBLEU's objects by name. Of TER, edits for 100 words, less is
-        better; each Chinese character is a word.
+        better.
     """
-    # Else a sentence without blanks would be one word.
-    asian = tokenize in ("zh", "ja-mecab", "char")
     return {
         "chrF++": sacrebleu_metrics.CHRF(word_order=2),
         "TER": sacrebleu_metrics.TER(normalized=asian, asian_support=asian),

@@ -87,7 +87,7 @@ REFUSALS = (
     (
         variants.of_preset,
         ("depth", TINY, "num_encoder_layers=3"),
-        "`num_encoder_layers=3` no effect preset",
+        "`num_encoder_layers` --preset=depth compares",
     ),
     (
         variants.of_sets,

@@ -205,7 +205,7 @@ class ReportHtmlTest(content_test.ContentTestCase):
             mock.patch.object(figures, "is_available", return_value=False)
         )
         report = self.sample()
-        for row, label in zip(report["summary"], ("[a]", "*b"), strict=True):
+        for row, label in zip(report["summary"], ("[a]", "*\x1b"), strict=True):
             row["label"] = label
         row = report["summary"][0] | {"bleu_mean": 12.345, "label": "rel"}
         further = {
@@ -217,7 +217,7 @@ class ReportHtmlTest(content_test.ContentTestCase):
         report_lib.write(report | {"further_test_sets": [further]}, self.folder)
         paper = report_lib.paths(self.folder)[-1]
         latex = (paper / "scores.tex").read_text(encoding="utf-8")
-        self.assertRegex(latex, r"midrule\n{}\[a\] .*\n{}\*b ")
+        self.assertRegex(latex, r"\n{}\[a\] .*\n{}\*\\textbackslash{}x1b")
         lines = (paper / "scores-multi30k_2017.csv").read_text().split("\n")
         self.assertStartsWith(lines[1], "rel,12.35 ± ")
         for name in ("scores", "differences"):

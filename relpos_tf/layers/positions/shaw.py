@@ -164,6 +164,8 @@ class Shaw(scheme.Scheme):
         return pairs.once((self, kind), look_up)
 
     def summary(self) -> str:
+        if not (self.add_to_keys or self.add_to_values):
+            return "no relative vectors"
         if self.left == self.right:
             return f"relative k={self.left}"
         return f"relative k={self.left} before and {self.right} after"
