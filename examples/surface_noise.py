@@ -223,8 +223,8 @@ def noisy(source, target, draws):
 def lines_of(path):
     """Returns the lines of a file, as a training reads them."""
     text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
-    if "\0" in text:
-        raise ValueError("a character NUL, as in UTF-16")
+    if "\0" in text or not text:
+        raise ValueError("no text, or a character NUL, as in UTF-16")
     # Only "\n" ends a line, also where there are other carriage returns.
     lines = text.removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
@@ -241,9 +241,11 @@ def main():
     if len(set(map(os.path.realpath, files))) < 4:
         parser.error("Expected four files. Received one of them twice.")
     try:
-        sides = [lines_of(path) for path in files[:2]]
+        sides = [lines_of(path := one) for one in files[:2]]
     except (OSError, ValueError) as error:
-        parser.error(f"Expected two files of plain text in UTF-8: {error}.")
+        parser.error(
+            f"Expected plain text in UTF-8, as of zcat. {path}: {error}."
+        )
     draws = Draws(args.seed, sides[0])
     sources, targets = map(len, sides)
     if sources != targets:

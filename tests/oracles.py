@@ -10,6 +10,16 @@ import types
 
 import numpy as np
 
+# The kinds of Shaw's tables of keys and of values.
+TABLES = {
+    "shared": ("shared", "shared"),
+    "per_head": ("per_head", "per_head"),
+    "mixed": ("shared", "per_head"),
+    "keys_only": ("shared", None),
+    "values_only": (None, "per_head"),
+    "neither": (None, None),
+}
+
 
 def distance_vector(table, head, distance, left=None):
     """Section 3.2: the vector of a clipped distance; the first is -k's.

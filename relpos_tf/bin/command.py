@@ -27,6 +27,7 @@ bug. A message that cannot be written is dropped.
 import collections
 import contextlib
 import dataclasses
+import errno
 import functools
 import logging
 import os
@@ -308,7 +309,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     terminal.drop_failed_messages()
     for name, mode in (("stdin", "r"), ("stdout", "w")):
         if getattr(sys, name) is None:  # `<&-`: no other file may get it
-            empty = os.open(os.devnull, os.O_RDWR)
+            empty = os.open(os.devnull, os.O_RDONLY)  # which refuses results
             setattr(sys, name, os.fdopen(empty, mode, encoding="utf-8"))
     code = execute(main, sys.argv[1:])
     try:
@@ -366,6 +367,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and not error.filename:
             return 1  # The reader (`| head`) has closed standard output.
+        if isinstance(error, OSError) and error.errno == errno.EBADF:
+            return _fail(name, "Standard output is closed.", 1)
         if (text := system_errors.explanation(error)) is None:
             if (raised := signals.raised()) is None:
                 raise

@@ -278,7 +278,7 @@ class Trainer:
 
     def _is_due(self, frequency: int) -> bool:
         """Says whether the step is a multiple of `frequency`, or the last."""
-        return self.step % frequency == 0 or self.step == self.total_steps
+        return self.step % frequency == 0 or self.step >= self.total_steps
 
     def _is_overdue(self, saved_at: float) -> bool:
         """Says whether the last checkpoint is older than the user allows."""

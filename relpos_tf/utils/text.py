@@ -201,7 +201,7 @@ def _check(name: str, lines: int, broken: int, nul: int) -> None:
     """Raises UserError if lines are not meant to be UTF-8."""
     for number, most, fault, encoding in (
         (nul, max(_MOST_NUL * lines, 1), "have NULs at an end", "UTF-16"),
-        (broken, _MOST_BROKEN * lines, "are not UTF-8", "latin1"),
+        (broken, max(_MOST_BROKEN * lines, 1), "are not UTF-8", "latin1"),
     ):
         if number > most:
             raise errors.UserError(

@@ -28,17 +28,9 @@ LENGTHS = {
     "more_queries": (7, 3, 2),
     "many_queries_of_one_key": (11, 1, 2),
 }
-TABLES = {
-    "shared": ("shared", "shared"),
-    "per_head": ("per_head", "per_head"),
-    "mixed": ("shared", "per_head"),
-    "keys_only": ("shared", None),
-    "values_only": (None, "per_head"),
-    "neither": (None, None),
-}
 # The tables of keys and of values take part apart from each other: a kind of
 # both meets all lengths, a mixture a few.
-WHOLE = ("shared", "per_head")
+TABLES, WHOLE = oracles.TABLES, ("shared", "per_head")
 FEW_LENGTHS = ("square_k2", "fewer_queries", "more_queries")
 B, H, D = 2, 3, 5
 

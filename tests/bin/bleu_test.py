@@ -49,11 +49,9 @@ class BleuTest(folders.TestCase):
         )
         _, out, _ = execute(*files, "--language_pair=en-zh")
         self.assertRegex(out, r"\nTER = 14\.29 \(.*asian:yes")  # 1 of 7
-        for flags, has in ("en-zh", "yes"), ("en-de-AT", "no"):
-            flags = f"--language_pair={flags}", "--bleu_tokenize=char"
-            _, out, _ = execute(*files, *flags)
-            self.assertIn(f"|asian:{has}", out)
-        self.assertIn("tok:moses-de|", out)
+        flags = "--language_pair=en-de-AT", "--bleu_tokenize=char"
+        _, out, _ = execute(*files, *flags)
+        self.assertRegex(out, r"(?s)tok:moses-de\|.*\|asian:no")
 
     def test_the_scale_of_tokenized_bleu_is_chosen(self):
         files = (

@@ -83,11 +83,16 @@ REFUSALS = (
         ),
         "`max_relative_position` no effect =dot_product_relative",
     ),
-    # Settings that others override in every model.
+    # Settings that others override, or that make labels false.
     (
         variants.of_preset,
-        ("depth", TINY, "num_encoder_layers=3"),
+        ("depth", TINY, "k=2-layers=1:num_encoder_layers=3"),
         "`num_encoder_layers` --preset=depth compares",
+    ),
+    (
+        variants.of_preset,
+        ("table1", TINY, "decoder_self_attention_type=dot_product_fire"),
+        "`decoder_self_attention_type` --preset=table1 compares",
     ),
     (
         variants.of_sets,

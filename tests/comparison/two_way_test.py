@@ -90,9 +90,8 @@ class TwoWayTest(parameterized.TestCase):
                 for value, end in zip(found[2:4], (-half, half), strict=True):
                     self.assertAlmostEqual(value, 3 + end, places=4)
         # Rounding is no spread: .3 - .1 is not .4 - .2.
-        lines = [[0.3] * 3, [0.4] * 3], [[0.1] * 3, [0.2] * 3]
-        found = two_way.compare(*(models(*x) for x in lines), True)
-        self.assertIsNone(found.p_value)
+        sides = models([0.3] * 3, [0.4] * 3), models([0.1] * 3, [0.2] * 3)
+        self.assertIsNone(two_way.compare(*sides, True).p_value)
         # Equal models differ by nothing, which chance explains.
         self.assertEqual(two_way.compare(copies, copies, True).p_value, 1.0)
         found = two_way.compare(models([1], [2]), zeros(2, 1), True)

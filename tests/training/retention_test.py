@@ -208,6 +208,10 @@ class ConditionsTest(tiny_runs.TestCase):
         trainer.end()
         self.assertEqual(trainer.run.unfinished(), "")
 
+    def test_a_run_with_more_steps_than_asked_for_is_scored(self):
+        self.trainer("more", 3, schedule="train").train()
+        self.train("more", 2, [1.0], local_eval_frequency=2)  # is scored
+
     def test_an_average_is_scored_alone(self):
         whole = self.trainer("whole", 4, "average_checkpoints=2")
         whole.train()

@@ -116,6 +116,7 @@ class TextTest(folders.TestCase):
         with self.assertNoLogs("relpos_tf"):
             found = list(text.checked_lines(path))
         self.assertEqual(found, ["a\0b", "\ufffd", "c\0\0d", "e\0"])
+        self.assertLen([*text.checked_lines(self.write(b"a\xff\n"))], 1)
 
     def test_a_stream_is_read_line_by_line(self):
         def lines():

@@ -42,17 +42,9 @@ OUTSIDE = {
     "partly_behind": (3, 5, 2, 4),
     "on_both_sides": (7, 3, 2, -1),
 }
-TABLES = {
-    "shared": ("shared", "shared"),
-    "per_head": ("per_head", "per_head"),
-    "mixed": ("shared", "per_head"),
-    "keys_only": ("shared", None),
-    "values_only": (None, "per_head"),
-    "neither": (None, None),
-}
 # The tables of keys and of values take part apart from each other: a kind of
 # both meets all lengths, a mixture a few.
-WHOLE = ("shared", "per_head")
+TABLES, WHOLE = oracles.TABLES, ("shared", "per_head")
 FEW_LENGTHS = ("square_k2", "fewer_queries", "one_query", "more_queries")
 # Where keys before and keys after the query are clipped at two distances.
 DISTANCES = ((2, 1), (0, 3), (3, 0), (1, 7))
