@@ -79,6 +79,8 @@ def main():
             "This needs the packages ai_edge_litert and sentencepiece: "
             f"{error}."
         )
+    except OSError as error:
+        sys.exit(f"Expected an export for LiteRT. Received: {error}.")
     for line in sys.stdin.buffer:
         text = translator.translate(line.decode("utf-8", errors="replace"))
         sys.stdout.buffer.write(text.encode("utf-8") + b"\n")

@@ -34,6 +34,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--export_dir", required=True)
     arguments = parser.parse_args()
+    if not os.path.isfile(f"{arguments.export_dir}/saved_model.pb"):
+        parser.error(f"{arguments.export_dir} is no SavedModel.")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Whatever keras.json and the shell ask for, nothing else is needed.
     os.environ["KERAS_BACKEND"] = "tensorflow"
