@@ -34,8 +34,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--export_dir", required=True)
     arguments = parser.parse_args()
-    if not os.path.isfile(f"{arguments.export_dir}/saved_model.pb"):
-        parser.error(f"{arguments.export_dir} is no SavedModel.")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Whatever keras.json and the shell ask for, nothing else is needed.
     os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -49,6 +47,8 @@ def main():
             "The export needs the packages tensorflow and tensorflow_text: "
             f"{error}."
         )
+    if not os.path.isfile(f"{arguments.export_dir}/saved_model.pb"):
+        parser.error(f"{arguments.export_dir} is no SavedModel.")
     module = tf.saved_model.load(arguments.export_dir)
     translate = module.signatures["serving_default"]
     lines = (
