@@ -258,7 +258,7 @@ class _Answers:
             query = dataclasses.replace(query, lines=parts)
             queries.check_sizes(query, self._limits)
         sizes = tuple(await run(threads, model.sizes, query.lines))
-        request.state.what = f"{len(sizes)} lines of {sum(sizes)} ids"
+        request.state.what = f"A request of {sum(sizes)} ids"
         query = dataclasses.replace(query, sizes=sizes)
         lines = await _result(request, worker.submit(query))
         seconds = time.monotonic() - begun

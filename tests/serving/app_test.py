@@ -382,7 +382,7 @@ class AppTest(parameterized.TestCase):
         served, fake = self.hold(timeout_s=2)
         with self.assertLogs("relpos_tf", "WARNING") as logs:
             status, headers, _ = served.post({"lines": ["ab", "c" * 9]})
-        self.assertIn("2 lines of 4 ids", logs.output[0])
+        self.assertIn("A request of 4 ids", logs.output[0])
         self.assertEqual(status, 504)
         self.assertGreater(int(headers["retry-after"]), 0)
         self.assertEqual(served.post({"lines": ["waits"]})[0], 504)
