@@ -16,10 +16,14 @@ Needs nothing but Python.
 """
 
 import argparse
+import bz2
+import gzip
+import lzma
 import os
 import pathlib
 import random
 import string
+import zlib
 
 LETTERS = string.ascii_lowercase
 # First and last letters of scripts whose words stay as they are.
@@ -28,6 +32,9 @@ EMOJI = (
     *("\U0001f600\U0001f64f", "\U0001f300\U0001f5ff", "\U0001f680\U0001f6ff"),
     *("\u2600\u26ff", "\u2700\u27bf", "\U0001f900\U0001f9ff"),
 )
+# Compressed files, by their first bytes.
+PACKED = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
+DAMAGED = lzma.LZMAError, zlib.error
 ENDS = "com org net de io co.uk edu info".split()
 SUFFIXES = "txt pdf html py json csv png xml md c h cpp js sh zip jpg".split()
 
@@ -222,9 +229,13 @@ def noisy(source, target, draws):
 
 def lines_of(path):
     """Returns the lines of a file, as a training reads them."""
-    text = pathlib.Path(path).read_bytes().decode("utf-8-sig")
-    if "\0" in text or not text:
-        raise ValueError("no text, or a character NUL, as in UTF-16")
+    content = pathlib.Path(path).read_bytes()
+    for start, module in PACKED.items():
+        if content.startswith(start):
+            content = module.decompress(content)
+    text = content.decode("utf-8-sig")
+    if "\0" in text or not text or text.count("\r") > 1 > text.count("\n"):
+        raise ValueError("no lines, or a character NUL, as in UTF-16")
     # Only "\n" ends a line, also where there are other carriage returns.
     lines = text.removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines]
@@ -242,10 +253,8 @@ def main():
         parser.error("Expected four files. Received one of them twice.")
     try:
         sides = [lines_of(path := one) for one in files[:2]]
-    except (OSError, ValueError) as error:
-        parser.error(
-            f"Expected plain text in UTF-8, as of zcat. {path}: {error}."
-        )
+    except (OSError, ValueError, EOFError, *DAMAGED) as error:
+        parser.error(f"Expected text in UTF-8. Received: {path}: {error}.")
     draws = Draws(args.seed, sides[0])
     sources, targets = map(len, sides)
     if sources != targets:
