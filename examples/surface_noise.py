@@ -228,12 +228,13 @@ def noisy(source, target, draws):
 
 
 def lines_of(path):
-    """Returns the lines of a file, as a training reads them."""
+    """Returns the lines of a file, plain or compressed."""
     content = pathlib.Path(path).read_bytes()
     for start, module in PACKED.items():
         if content.startswith(start):
             content = module.decompress(content)
     text = content.decode("utf-8-sig")
+    # Lines of old Macs end in "\r" alone.
     if "\0" in text or not text or text.count("\r") > 1 > text.count("\n"):
         raise ValueError("no lines, or a character NUL, as in UTF-16")
     # Only "\n" ends a line, also where there are other carriage returns.
@@ -251,10 +252,12 @@ def main():
     files = args.source, args.target, args.noisy_source, args.noisy_target
     if len(set(map(os.path.realpath, files))) < 4:
         parser.error("Expected four files. Received one of them twice.")
-    try:
-        sides = [lines_of(path := one) for one in files[:2]]
-    except (OSError, ValueError, EOFError, *DAMAGED) as error:
-        parser.error(f"Expected text in UTF-8. Received: {path}: {error}.")
+    sides = []
+    for path in files[:2]:
+        try:
+            sides.append(lines_of(path))
+        except (OSError, ValueError, EOFError, *DAMAGED) as error:
+            parser.error(f"Expected text in UTF-8. Received: {path}: {error}.")
     draws = Draws(args.seed, sides[0])
     sources, targets = map(len, sides)
     if sources != targets:

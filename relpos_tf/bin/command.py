@@ -367,7 +367,8 @@ def execute(main: Callable[[], int | None], arguments: Sequence[str]) -> int:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and not error.filename:
             return 1  # The reader (`| head`) has closed standard output.
-        if isinstance(error, OSError) and error.errno == errno.EBADF:
+        is_bad = getattr(error, "errno", None) == errno.EBADF
+        if is_bad and sys.__stdout__ is None:  # `>&-`
             return _fail(name, "Standard output is closed.", 1)
         if (text := system_errors.explanation(error)) is None:
             if (raised := signals.raised()) is None:

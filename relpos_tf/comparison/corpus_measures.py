@@ -168,7 +168,8 @@ def of_language(
             first, where Moses' tokenizer knows the language.
     """
     language = languages.base(language)
-    asian = not languages.has_blanks(language)
+    # Where the language is unknown, "zh" and "ja-mecab" tell it.
+    asian = not languages.has_blanks(language or tokenize[:2])
     found: list[Measure] = [bleu(tokenize), chrf()]
     if scale or language in metrics.MOSES_LANGUAGES:
         found.append(TokenizedBleu(language, scale or metrics.MULTI30K))

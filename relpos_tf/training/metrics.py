@@ -305,8 +305,8 @@ def further(asian: bool = False) -> dict[str, Any]:
     """Returns the metrics that only whole test sets are scored with.
 
     Args:
-        asian: bool. Whether each Chinese character is a word of TER, as a
-            sentence without blanks would be one else.
+        asian: bool. Whether each Chinese character is a word of TER. If not, a
+            sentence without blanks is one word.
 
     Returns:
         sacreBLEU's objects by name. Of TER, edits for 100 words, less is

@@ -277,7 +277,7 @@ class Trainer:
             _log.info("XLA compiled batches of %s: %.0f s.", listed, seconds)
 
     def _is_due(self, frequency: int) -> bool:
-        """Says whether the step is a multiple of `frequency`, or the last."""
+        """Says whether `frequency` divides the step, or training ends."""
         return self.step % frequency == 0 or self.step >= self.total_steps
 
     def _is_overdue(self, saved_at: float) -> bool:

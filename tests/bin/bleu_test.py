@@ -47,8 +47,9 @@ class BleuTest(folders.TestCase):
             self.file("translation", "我喜欢狗。", "你好"),
             self.file("reference", "我喜欢猫。", "你好"),
         )
-        _, out, _ = execute(*files, "--language_pair=en-zh")
-        self.assertRegex(out, r"\nTER = 14\.29 \(.*asian:yes")  # 1 of 7
+        for flag in "--language_pair=en-zh", "--bleu_tokenize=zh":
+            _, out, _ = execute(*files, flag)
+            self.assertRegex(out, r"\nTER = 14\.29 \(.*asian:yes")  # 1 of 7
         flags = "--language_pair=en-de-AT", "--bleu_tokenize=char"
         _, out, _ = execute(*files, *flags)
         self.assertRegex(out, r"(?s)tok:moses-de\|.*\|asian:no")

@@ -70,10 +70,7 @@ class PresetTest(parameterized.TestCase):
 
     def test_changes_for_all_meet_the_preset(self):
         found = variants.of_preset(
-            "table2",
-            TINY,
-            "hidden_size=64",
-            "max_length=9",
+            "table2", TINY, "hidden_size=64", "max_length=9"
         )
         self.assertEqual(
             changed(found[0]),
