@@ -99,14 +99,15 @@ def _run(job, task, place):
     """Runs a job to its end; raises UserError if it failed."""
     seen = job.log.stat().st_size if job.log.is_file() else 0
     process = code = None
+    no_timeout = contextlib.suppress(subprocess.TimeoutExpired)
     try:
-        with signals.held():  # until there is a process to stop
+        with signals.held():  # They come where it waits, and nowhere else.
             process = start(job.arguments, job.log)
-        while code is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = process.wait(POLL_SECONDS)
-            if job.is_shown or code:
-                seen = _show(job, seen, place)
+            while code is None:
+                with no_timeout, signals.let_through():
+                    code = process.wait(POLL_SECONDS)
+                if job.is_shown or code:
+                    seen = _show(job, seen, place)
     except BaseException:
         if process:
             _stop(process)

@@ -38,7 +38,6 @@ signal.signal(signal.SIGINT, stop)
 time.sleep(60)
 """
 DEAF = SAVES.replace("SIGTERM, stop", "SIGTERM, signal.SIG_IGN")
-FAILS = "raise SystemExit(3)"
 
 
 class JobsTestCase(folders.TestCase):
@@ -84,7 +83,7 @@ class RunTest(JobsTestCase):
         self.log("linked").parent.mkdir()
         self.log("linked").symlink_to(self.folder / "elsewhere")
         queue = [
-            self.job("fails", FAILS),
+            self.job("fails", "raise SystemExit(3)"),
             self.job("killed", "import os; os.kill(os.getpid(), 9)"),
             self.job("linked"),
             self.job("b"),
@@ -106,7 +105,6 @@ class RunTest(JobsTestCase):
 class SignalTest(JobsTestCase):
     @parameterized.parameters(
         (signal.SIGINT, SAVES, 2),
-        (signal.SIGTERM, SAVES, 2),
         (signal.SIGHUP, SAVES, 1),
         (signal.SIGTERM, DEAF, 3),  # the third does not wait
     )
@@ -150,18 +148,22 @@ class SignalTest(JobsTestCase):
         self.assertIn("Work of a was stopped by SIGTERM", logs.output[0])
         self.assertFalse(self.there("b.begun"))
 
-    def test_no_process_is_left_by_a_signal_during_its_start(self):
-        started, start = [], subprocess.Popen
+    @parameterized.parameters(
+        (subprocess, "Popen", lambda process: process.returncode is not None),
+        (jobs, "open", lambda log: log.closed),
+    )
+    def test_signal_comes_only_where_it_waits(self, module, name, is_over):
+        made, make = [], getattr(module, name, open)
 
-        def popen(*args, **kwargs):
-            started.append(start(*args, **kwargs))
+        def stopped(*args, **kwargs):
+            made.append(make(*args, **kwargs))
             signal.raise_signal(signal.SIGTERM)
-            return started[-1]
+            return made[-1]
 
         with (
-            mock.patch.object(subprocess, "Popen", popen),
+            mock.patch.object(module, name, stopped, create=True),
             signals.caught(),
             self.assertRaises(signals.Stopped),
         ):
             jobs.run([self.job("a", SAVES)], "Work")
-        self.assertIsNotNone(started[0].returncode)
+        self.assertTrue(is_over(made[0]))
