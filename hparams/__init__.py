@@ -11,17 +11,11 @@
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
 | `transformer_localness_{fixed,layer,query}` | Yang et al. 2018 |
-| `transformer_convolutional_{1d,2d}` | Yang et al. 2019 |
-| `transformer_alibi` | Press et al. 2022 |
-| `transformer_t5_bias` | Raffel et al. 2020 |
-| `transformer_rotary` | Su et al. 2021 |
-| `transformer_kerple` | Chi et al. 2022 |
-| `transformer_fire` | Li et al. 2024 |
-| `transformer_xl` | Dai et al. 2019 |
 | `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
 | `transformer_relative{,_big,_tiny}_t2t` | tensor2tensor, relative positions |
 
-To add a set of your own, write a folder with an `__init__.py` such as
+Other positions are fields of any set, see `docs/positions.md`. To add a set of
+your own, write a folder with an `__init__.py` such as
 
     from relpos_tf import registry
 
@@ -34,9 +28,7 @@ and name that folder with `--usr_dir`.
 """
 
 # By the full name: a set is registered once, by whatever name it is imported.
-from relpos_tf.hparams import convolutional
 from relpos_tf.hparams import localness
-from relpos_tf.hparams import positions
 from relpos_tf.hparams import relative
 from relpos_tf.hparams import t2t
 from relpos_tf.hparams import transformer

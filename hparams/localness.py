@@ -38,8 +38,10 @@ def transformer_localness_fixed() -> hparam.HParams:
 def transformer_localness_layer() -> hparam.HParams:
     r"""One window for each layer, predicted from the mean of its keys.
 
-    relpos-trainer --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_localness_layer --worker_gpu=8
+
+    Sigma is half of the window.
     """
     return transformer.transformer_base().replace(localness="layer")
 
@@ -48,7 +50,9 @@ def transformer_localness_layer() -> hparam.HParams:
 def transformer_localness_query() -> hparam.HParams:
     r"""A window for each query: the best of the three in the paper.
 
-    relpos-trainer --problem=translate_ende_wmt14 \
+        relpos-trainer --problem=translate_ende_wmt14 \
             --hparams_set=transformer_localness_query --worker_gpu=8
+
+    Sigma is half of the window.
     """
     return transformer.transformer_base().replace(localness="query")
