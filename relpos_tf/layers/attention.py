@@ -258,6 +258,11 @@ class TransformerAttention(MultiHead):
         may_attend = self.joined_mask(
             queries, memory, may_attend, mask, queries_mask, memory_mask
         )
+        if pairs is not None and may_attend is not None:
+            raise errors.UserError(
+                "`pairs` takes the place of masks: give it `may_attend`, with "
+                "those of `mask`. Received: both."
+            )
         if memory is None:
             start = 0  # as many keys as queries
             q, keys_values = self._project_all(queries, start)

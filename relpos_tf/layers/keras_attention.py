@@ -151,7 +151,9 @@ class RelativeMultiHeadAttention(base.Config, keras.layers.MultiHeadAttention):
         self.add_relative_to_values = checks.flag(
             "add_relative_to_values", add_relative_to_values
         )
-        self.heads_share_relative_embedding = heads_share_relative_embedding
+        self.heads_share_relative_embedding = checks.flag(
+            "heads_share_relative_embedding", heads_share_relative_embedding
+        )
         self.relative_initializer = keras.initializers.get(relative_initializer)
         self.implementation = checks.choice(
             "implementation", implementation, IMPLEMENTATIONS
@@ -189,11 +191,10 @@ class RelativeMultiHeadAttention(base.Config, keras.layers.MultiHeadAttention):
     def _check_shapes(self, query, value, key):
         """Refuses shapes that do not fit to one another or to the weights."""
         features = self._features
-        batch = query[0] if query[0] != 1 and value[0] != 1 else None
         positions = ["positions"] * (self._rank - 2)
         checks.sizes("query", query, ("batch", *positions, features[0]))
-        checks.sizes("value", value, (batch, *positions, features[1]))
-        checks.sizes("key", key, (batch, *value[1:-1], features[2]))
+        checks.sizes("value", value, (query[0], *positions, features[1]))
+        checks.sizes("key", key, (query[0], *value[1:-1], features[2]))
 
     def _add_table(self, kind, depth):
         shape = (2 * self.max_relative_position + 1, depth)  # [R, D]
@@ -239,7 +240,8 @@ class RelativeMultiHeadAttention(base.Config, keras.layers.MultiHeadAttention):
         window = getattr(self, "_sliding_window", None)
         others = attention_mask, window, *padding.values()
         q, k, v = (
-            ops.moveaxis(layer(x), self._axis, -2)  # [B, .., N, T or S, D]
+            # [B, .., N, T or S, D]; a layer may have a dtype of its own.
+            ops.cast(ops.moveaxis(layer(x), self._axis, -2), self.compute_dtype)
             for layer, x in (
                 (self.query_dense, query),
                 (self.key_dense, key),
@@ -271,6 +273,8 @@ class RelativeMultiHeadAttention(base.Config, keras.layers.MultiHeadAttention):
             if mask is not None and self._rank == 3:
                 rows = query if name == "query_mask" else value
                 checks.sizes(name, mask.shape, rows.shape[:2])
+            elif mask is not None and len(mask.shape) > self._axis:
+                padding[name] = ops.moveaxis(mask, self._axis, -1)
         by_position = self._compute_attention_mask(
             query, value, use_causal_mask=use_causal_mask, **padding
         )

@@ -117,8 +117,12 @@ class RelationAttention(attention.MultiHead):
         self.add_relations_to_values = checks.flag(
             "add_relations_to_values", add_relations_to_values
         )
-        self.add_relation_bias = add_relation_bias
-        self.heads_share_relations = heads_share_relations
+        self.add_relation_bias = checks.flag(
+            "add_relation_bias", add_relation_bias
+        )
+        self.heads_share_relations = checks.flag(
+            "heads_share_relations", heads_share_relations
+        )
 
     def build(
         self,

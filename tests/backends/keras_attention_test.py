@@ -314,6 +314,12 @@ class KerasAttentionTest(parameterized.TestCase):
         )
         for one, result in zip(specs, (output, scores), strict=True):
             self.assertEqual(one.shape[1:], tuple(result.shape[1:]))
+        padding = np.arange(30).reshape(x.shape[:3]) % 7 != 2
+        _, scores = layer(
+            x, x, value_mask=padding, return_attention_scores=True
+        )
+        kept = np.moveaxis(padding, axis % 4, -1)[:, :, None, None]
+        self.assertEqual(np.max(numpy(scores) * ~kept), 0.0)
 
     @parameterized.parameters((0, 0), (0, 3), (3, 0))
     def test_length_0_is_taken_as_keras_does(self, queries, keys):
@@ -338,6 +344,10 @@ class KerasAttentionTest(parameterized.TestCase):
             self.assertEqual(
                 keras.backend.standardize_dtype(one.dtype), other.compute_dtype
             )
+        one = keras.dtype_policies.DTypePolicyMap()
+        one["lone/query"] = keras.DTypePolicy("mixed_bfloat16")
+        lone = example_layer(dtype=one, name="lone")(x, x)
+        self.assertEqual(keras.backend.standardize_dtype(lone.dtype), "float32")
         tolerance = 1e-5 if dtype == "float64" else 0.1
         np.testing.assert_allclose(
             numpy(ops.cast(output, "float32")), numpy(expected), atol=tolerance
@@ -441,6 +451,7 @@ REFUSED = {
     ),
     "axis_of_the_batch": (called(*GOOD, axes=0), "attention_axes"),
     "batches_of_two_sizes": (called((2, 5, 11), (3, 7, 11)), "value", "(3, 7"),
+    "queries_of_one": (called((1, 5, 11), (3, 7, 11)), "value", "[1, "),
     "keys_of_another_length": (called(*GOOD, (2, 6, 11)), "key", "(2, 6, 11)"),
     "other_queries_than_before": (
         called((2, 5, 12), (2, 7, 11), first=GOOD),

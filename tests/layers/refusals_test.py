@@ -19,6 +19,7 @@ from relpos_tf import errors
 from relpos_tf.layers import attention
 from relpos_tf.layers import blocks
 from relpos_tf.layers import embeddings
+from relpos_tf.layers import pairs
 from relpos_tf.layers import relations
 from relpos_tf.layers.positions import additive
 from relpos_tf.layers.positions import head_window
@@ -39,12 +40,14 @@ NO_FRACTION = (-0.1, 1, float("nan"), "0.5", True)
 NO_CHOICE = ("other", None)
 NO_FLAG = ("false", None, 2)
 FLAGS = [f"add_{a}to_{b}" for a in ("", "relative_", "relations_") for b in KV]
+FLAGS += (f"heads_share{a}" for a in ("", "_relative_embedding", "_relations"))
+FLAGS += ["add_relation_bias", "bidirectional"]
 # Bad values of arguments.
 COUNTS = "hidden_size filter_size vocab_size spaces max_length num_relations"
 BAD = {
     **dict.fromkeys(f"{COUNTS} num_heads key_dim".split(), NO_SIZE),
     **dict.fromkeys(("dropout", "relu_dropout", "rate"), NO_FRACTION),
-    **dict.fromkeys((*FLAGS, "heads_share", "bidirectional"), NO_FLAG),
+    **dict.fromkeys(FLAGS, NO_FLAG),
     "value_dim": (0, 12.0),
     "max_relative_position": (None, *NO_DISTANCE),
     "max_relative_position_right": NO_DISTANCE,
@@ -178,6 +181,12 @@ CALLS = {
         schemes(shaw.Shaw(2), shaw.Shaw(3)),
         "names that the layer does not have",
         "'relative_positions_keys'",
+    ),
+    "masks_beside_pairs": (
+        lambda: attention.TransformerAttention(F, H)(
+            x(B, Q, F), pairs=pairs.Pairs(Q, Q), may_attend=mask(Q, Q)
+        ),
+        "`pairs` takes the place of masks",
     ),
     "heads_of_odd_depth": (
         lambda: attention.TransformerAttention(

@@ -17,12 +17,9 @@ from relpos_tf.layers.positions import window
 from tests import testing
 
 _SHAW = (
-    "add_to_keys",
-    "add_to_values",
-    "heads_share",
-    "implementation",
-    "max_relative_position_right",
-)
+    "add_to_keys add_to_values heads_share implementation "
+    "max_relative_position_right"
+).split()
 _SCORES = {
     "additive": additive.Additive,
     "feature_wise": additive.FeatureWise,

@@ -126,7 +126,7 @@ def _means(keys, mask):
 
     Q is 1 if all queries have the same keys. The mean of no keys is 0.
     """
-    weights = tf.cast(mask, tf.float32)  # [B, H, Q, K]
+    weights = tf.cast(mask, pairs_lib.sum_dtype(keys.dtype))  # [B, H, Q, K]
     weights /= tf.maximum(tf.reduce_sum(weights, -1, keepdims=True), 1.0)
     means = tf.matmul(tf.cast(weights, keys.dtype), keys)  # [B, H, Q, D]
     batch, heads, queries, depth = (pairs_lib.size(means, i) for i in range(4))

@@ -119,7 +119,7 @@ class Shaw(scheme.Scheme):
         if "keys" not in self.tables:
             return logits
         rows = self._rows("keys", pairs)
-        return _add_to_logits(logits, q, rows, pairs, self.left)
+        return _add_to_logits(logits, q, rows, pairs)
 
     def output(
         self, weights: tf.Tensor, pairs: pairs_lib.Pairs, sums_to_one: bool
@@ -127,7 +127,7 @@ class Shaw(scheme.Scheme):
         if "values" not in self.tables:
             return weights, 0.0
         rows = self._rows("values", pairs)
-        return _weighted_vectors(weights, rows, pairs, self.left, sums_to_one)
+        return _weighted_vectors(weights, rows, pairs, sums_to_one)
 
     def pair_vectors(
         self, kind: str, pairs: pairs_lib.Pairs
@@ -183,6 +183,7 @@ class _Rows(NamedTuple):
     """What a call needs of a table."""
 
     form: str
+    left: int
     table: tf.Tensor  # [R, D] or [H, R, D]
     # [Q, K, D] of pairs, [S, D] of distances, or with heads; None if compact.
     vectors: tf.Tensor | None
@@ -283,16 +284,13 @@ def relative_attention(
         for array in (q, k, v, key_table, value_table)
     )
     _check(q, k, v, key_table, value_table, bias, left)
-    if left is None:
-        table = value_table if key_table is None else key_table
-        left = 0 if table is None else table.shape[-2] // 2
     sizes = pairs_lib.size(q, 2), pairs_lib.size(k, 2)
     pairs = pairs_lib.Pairs(*sizes, query_start, causal=causal)
     logits = tf.matmul(q, k, transpose_b=True)  # [B, H, Q, K]
     form = pairs, implementation, left
     if key_table is not None:
         (rows,) = _look_up([key_table], *form)
-        logits = _add_to_logits(logits, q, rows, pairs, left)
+        logits = _add_to_logits(logits, q, rows, pairs)
     if bias is not None:
         bias = pairs_lib.finite(bias, logits.dtype)
     weights = pairs_lib.softmax(logits, bias, v.dtype)  # [B, H, Q, K]
@@ -300,14 +298,14 @@ def relative_attention(
     if value_table is not None:
         (rows,) = _look_up([value_table], *form)
         dropped, summand = _weighted_vectors(
-            dropped, rows, pairs, left, sums_to_one=dropout is None
+            dropped, rows, pairs, sums_to_one=dropout is None
         )
     return tf.matmul(dropped, v) + summand, weights
 
 
-def _add_to_logits(logits, q, rows, pairs, left):
+def _add_to_logits(logits, q, rows, pairs):
     """Adds q[i] . a_key[i, j] to logits `[B, H, Q, K]` (equation 5)."""
-    form, table, vectors = rows
+    form, left, table, vectors = rows
     if table.shape[-2] == 1 and form != _EXACT:
         table = _without_gradient(table)
         vectors = None if vectors is None else _without_gradient(vectors)
@@ -318,9 +316,9 @@ def _add_to_logits(logits, q, rows, pairs, left):
     return logits + relative_attention_inner(q, None, vectors, True)
 
 
-def _weighted_vectors(weights, rows, pairs, left, sums_to_one):
+def _weighted_vectors(weights, rows, pairs, sums_to_one):
     """Returns the weights, and sum_j w[i, j] a_value[i, j] (equation 3)."""
-    form, table, vectors = rows
+    form, left, table, vectors = rows
     if form == "compact":
         return band.weighted_vectors(weights, table, pairs, sums_to_one, left)
     if form == "gather":
@@ -333,10 +331,12 @@ def _weighted_vectors(weights, rows, pairs, left, sums_to_one):
 def _look_up(tables, pairs, implementation, left):
     """Returns `_Rows` for each table `[R, D]` or `[H, R, D]`, of one shape."""
     form = _form(implementation, pairs)
-    tables = _rows_in_use(tf.convert_to_tensor(tables), pairs, left)
+    tables = tf.convert_to_tensor(tables)
+    left = tables.shape[-2] // 2 if left is None else left
+    tables = _rows_in_use(tables, pairs, left)
     *heads, rows, depth = tables.shape  # [P, .., R, D]
     if form == "compact":
-        return [_Rows(form, table, None) for table in tf.unstack(tables)]
+        return [_Rows(form, left, table, None) for table in tf.unstack(tables)]
     by_pair = form != "gather"
 
     def one_hot():
@@ -352,7 +352,7 @@ def _look_up(tables, pairs, implementation, left):
         sizes = [*heads, pairs.queries, pairs.keys, depth]
         vectors = tf.reshape(vectors, sizes)
     both = zip(tf.unstack(tables), tf.unstack(vectors), strict=True)
-    return [_Rows(form, *one) for one in both]
+    return [_Rows(form, left, *one) for one in both]
 
 
 def tables_of(layer: keras.layers.Layer) -> dict[str, keras.Variable]:
@@ -437,8 +437,15 @@ def _check(q, k, v, key_table, value_table, bias, left):
     checks.sizes("q", q.shape, ("batch", "heads", "queries", "depth"))
     checks.sizes("k", k.shape, ("batch", q.shape[1], "keys", q.shape[3]))
     checks.sizes("v", v.shape, ("batch", q.shape[1], k.shape[2], "depth"))
-    for name, table in ("key_table", key_table), ("value_table", value_table):
-        if left is None and table is not None and table.shape[-2] % 2 == 0:
+    for name, table, depth in (
+        ("key_table", key_table, q.shape[3]),
+        ("value_table", value_table, v.shape[3]),
+    ):
+        if table is None:
+            continue
+        axes = (q.shape[1], "2k+1 rows", depth)[-max(2, table.shape.rank) :]
+        checks.sizes(name, table.shape, axes)
+        if left is None and table.shape[-2] % 2 == 0:
             raise errors.UserError(
                 f"`{name}` must have 2k+1 rows. Received: a shape of "
                 f"{tuple(table.shape)}."

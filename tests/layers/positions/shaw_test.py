@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf.layers.positions import shaw
 from relpos_tf.utils import graphs
 from tests import oracles
@@ -277,6 +278,19 @@ class RelativeAttentionTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertEqual(np.max(size), 0.0)
             else:
                 self.assertGreater(np.min(size[seen]), 0.0)
+
+    @parameterized.parameters(*FORMS)
+    def test_each_table_has_its_own_k(self, form):
+        arrays = example((5, 7, 2, None), "shared")
+        arrays[4] = testing.normal(5, 3, 7, 5)  # per head, k = 3
+        output, _ = shaw.relative_attention(*arrays, implementation=form)
+        expected, _ = oracles.shaw_attention(*arrays)
+        self.assertAllClose(output, expected, 1e-9, 1e-9)
+        for name, table in ("key", [5]), ("key", [3, 4]), ("value", [2, 3, 5]):
+            table = {f"{name}_table": np.ones(table)}
+            arguments = {"key_table": None, "value_table": None, **table}
+            with self.assertRaisesRegex(errors.UserError, f"`{name}_table`"):
+                shaw.relative_attention(*arrays[:3], **arguments)
 
     @parameterized.parameters(*FORMS)
     def test_dropout_acts_on_the_weights_of_both_terms(self, form):
