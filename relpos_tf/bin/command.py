@@ -401,7 +401,7 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
                 paths.check_local(f"--{name}", flag_values[name].value)
     except flags.UnrecognizedFlagError as error:
         raise UsageError(_unknown_flag(flag_values, error.flagname)) from error
-    except (flags.Error, errors.UserError) as error:
+    except (flags.Error, errors.UserError, UnicodeDecodeError) as error:
         raise UsageError(f"{_one_line(error)}.") from error
     if words:
         raise UsageError(

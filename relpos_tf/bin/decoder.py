@@ -358,10 +358,12 @@ def decode_all(
             named = {"test_set": one.name} if one.name else {}
             records.append(named | record)
     if FLAGS.score_json:
+        how = vars(decode_hparams)
         content = {
             "model": translator.engine.name,
             **({"test_sets": records} if FLAGS.test_set else records[0]),
-            **decode_hparams.search_settings(),
+            "split_sentences": FLAGS.split_sentences,
+            **{n: how[n] for n in filter(decode_hparams.has_effect, how)},
         }
         written = json.dumps(content, indent=2, ensure_ascii=False)
         files.write(FLAGS.score_json, f"{written}\n")

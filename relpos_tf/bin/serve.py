@@ -33,7 +33,8 @@ from relpos_tf.serving import limits as limits_lib
 from relpos_tf.utils import extras
 
 _HOST = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\w:.]+\]")
-_ORIGIN = re.compile(r"\*|https?://[^/\s]+")
+# As browsers write it: in small letters, without the usual port.
+_ORIGIN = re.compile(r"\*|https?://[a-z\d_.\[\]:-]+(?<!:80)(?<!:443)")
 
 
 def _all(pattern: re.Pattern[str]) -> Callable[[list[str]], bool]:
@@ -54,6 +55,7 @@ FLAGS.define_string(
     "127.0.0.1",
     "Address to listen at. 0.0.0.0 lets other machines in.",
 )
+FLAGS.check("host", bool, "must be a name or an address")
 FLAGS.define_integer(
     "port",
     8000,
@@ -71,9 +73,9 @@ FLAGS.check("cors_origin", _all(_ORIGIN), "must be as https://example.org")
 FLAGS.define_multi_string(
     "allowed_hosts",
     [],
-    "Host that requests may name, without a port; * for any. Default: "
-    "localhost and loopback addresses, if only this machine reaches the "
-    "server; else any",
+    "Host that requests may name, without a port, beside localhost and "
+    "loopback addresses; * for any. Default: none, if only this machine "
+    "reaches the server; else any",
 )
 FLAGS.check("allowed_hosts", _all(_HOST), "must be as example.org, no port")
 FLAGS.define_fields(limits_lib.Limits)
@@ -110,6 +112,7 @@ def main() -> None:
                 model, limits, metrics, model.warm_up_steps()
             )
         hosts = FLAGS.allowed_hosts or server.own_hosts(listener)
+        hosts = [*hosts, "localhost"]  # the page's own address, and probes
         app = app_lib.make_app(
             workers, limits, metrics, FLAGS.cors_origin, hosts
         )

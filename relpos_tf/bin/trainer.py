@@ -179,7 +179,7 @@ def check_warm_start(run: run_dir.RunDir) -> None:
             f"--warm_start_from has no effect: {run.path} is trained, from "
             f"{before or 'random weights'}. Leave it out or name a new folder."
         )
-    FLAGS.warm_start_from = before  # which flags.txt keeps
+    FLAGS["warm_start_from"].value = before  # which flags.txt keeps
 
 
 def prepare_xla(folder: str) -> None:

@@ -36,6 +36,8 @@ def of_training(events: Sequence[dict], last_step: int) -> dict[str, Any]:
         found = [event.get("conditions") for event in reversed(dev)]
         most = max(found, key=found.count)
         dev = [event for event in dev if event.get("conditions") == most]
+        by_step = {event["step"]: event for event in dev}  # the last of each
+        dev = [by_step[step] for step in sorted(by_step)]
     tokens = _reduce(sum, train, "target_tokens")
     return {
         **{

@@ -21,7 +21,6 @@ from relpos_tf.models import run_dir
 from relpos_tf.problems import manifest
 from relpos_tf.problems import problem as problem_lib
 from relpos_tf.utils import checked_json
-from relpos_tf.utils import files
 
 _log = logging.getLogger("relpos_tf")
 # How compare names the directory of a run.
@@ -71,8 +70,7 @@ class Run:
 
     def versions(self) -> dict[str, str]:
         """Returns the content of versions.json."""
-        path = files.regular(self.path / run_dir.VERSIONS)
-        return checked_json.loads(path.read_bytes())
+        return checked_json.read(self.path / run_dir.VERSIONS)
 
     def describe(self, checkpoint: str) -> dict[str, Any]:
         """Returns the facts of the training up to a checkpoint."""

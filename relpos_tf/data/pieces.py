@@ -71,7 +71,8 @@ def learn(
             another coverage.
     """
     model = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder:
+    target = pathlib.Path(model_path)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         rules = pathlib.Path(folder, "rules.tsv")
         rules.write_text(spelling.rules(), encoding="utf-8")
         try:

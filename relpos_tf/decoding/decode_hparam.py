@@ -19,6 +19,7 @@ OF_GRAPH = (
     *("n_best", "beam_size", "min_length", "no_repeat_ngram_size"),
     *("sampling_method", "sampling_keep_top_k"),
 )
+_FIXED = "sampling_method", "min_length", "return_alignments"  # in exports
 # The score of a place in the result that no hypothesis fills.
 NO_HYPOTHESIS = -1e7
 # Conditions of fields.
@@ -92,12 +93,12 @@ class DecodeHParams(fields.Record):
         Args:
             exported: The settings that the export was made with.
             *fixed: The fields that nobody can change after that, besides
-                `sampling_method` and `min_length`.
+                `_FIXED`.
 
         Raises:
             UserError: another value of such a field is wanted.
         """
-        for name in ("sampling_method", "min_length", *fixed):
+        for name in (*_FIXED, *fixed):
             value, expected = getattr(self, name), getattr(exported, name)
             if value not in (None, expected):
                 again = name in self.search_settings()
@@ -132,8 +133,8 @@ class Completed(DecodeHParams):
             return self
         return dataclasses.replace(self, n_best=self.beam_size)
 
-    def check_n_best(self) -> None:
-        """Raises UserError unless a line can have `n_best` translations."""
+    def __post_init__(self):
+        super().__post_init__()
         most, reason = self.beam_size, f"beam_size={self.beam_size}"
         if self.is_random:
             most = MOST_DRAWN

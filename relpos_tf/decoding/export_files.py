@@ -46,16 +46,12 @@ def read_info(folder: str | pathlib.Path) -> dict[str, Any]:
     """
     path = pathlib.Path(folder, EXPORT_INFO)
     try:
-        return checked_json.loads(files.regular(path).read_bytes(), _FIELDS)
+        return checked_json.read(path, _FIELDS, "Or export to another folder.")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise errors.UserError(
             "Expected a folder made by relpos-export. "
             f"Received: {folder}, without {EXPORT_INFO}. A run is "
             "named with --output_dir."
-        ) from error
-    except ValueError as error:
-        raise errors.UserError(
-            f"{path} is damaged: {error} Or export again."
         ) from error
 
 

@@ -206,7 +206,6 @@ class Translator:
         decode_hparams = self.engine.complete(
             decode_hparams or decode_hparam.DecodeHParams()
         )
-        decode_hparams.check_n_best()
         if with_attention:
             decode_hparams = dataclasses.replace(
                 decode_hparams, return_alignments=True

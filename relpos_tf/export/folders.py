@@ -28,7 +28,11 @@ def check(export_dir: str | pathlib.Path) -> pathlib.Path:
         UserError: the folder cannot be written, or holds something else.
     """
     folder = pathlib.Path(export_dir)
-    paths.check_replaceable(folder, export_files.EXPORT_INFO, "export")
+    known = []
+    if (folder / export_files.EXPORT_INFO).is_file():
+        info = export_files.read_info(folder)
+        known = [export_files.EXPORT_INFO, *info["files"]]
+    paths.check_replaceable(folder, known, "an earlier export")
     return folder
 
 

@@ -1,5 +1,6 @@
 """The files of a run, except the content of checkpoints. No TensorFlow."""
 
+import contextlib
 import importlib.metadata
 import json
 import pathlib
@@ -75,8 +76,8 @@ class RunDir:
 
     def is_trained(self) -> bool:
         """Returns whether this is a run with a checkpoint or an average."""
-        saved = self.path.rglob(f"ckpt-*{CHECKPOINT}")
-        return self.has_hparams() and any(saved)
+        folders = self.path, self.path / AVERAGE
+        return self.has_hparams() and any(map(all_steps, folders))
 
     def read_hparams(self) -> hparam.HParams:
         """Returns the hparams that the run was trained with."""
@@ -123,16 +124,14 @@ class RunDir:
         Raises:
             UserError: the file is damaged.
         """
-        path = files.regular(self.path / _PROBLEM)
-        try:
-            return checked_json.loads(path.read_bytes(), _PROBLEM_FIELDS)
-        except FileNotFoundError:
-            return {}
-        except ValueError as error:
-            raise errors.UserError(
-                f"{path} is damaged: {error} Put the original back, or remove "
-                "the file: the data of the run are then not compared."
-            ) from error
+        with contextlib.suppress(FileNotFoundError):
+            return checked_json.read(
+                self.path / _PROBLEM,
+                _PROBLEM_FIELDS,
+                "Put the original back, or remove the file: the data of the "
+                "run are then not compared.",
+            )
+        return {}
 
     def write_problem(self, problem: dict[str, Any]) -> None:
         """Writes problem.json, which describes the run's data."""
@@ -281,7 +280,7 @@ def latest_run(root: str = "runs", flag: str = "--output_dir") -> pathlib.Path:
         (path.stat().st_mtime, run)
         for folders in ("*", "*/*")
         for run in pathlib.Path(root).glob(folders)
-        if RunDir(run).has_hparams()
+        if RunDir(run).is_trained()
         for path in run.rglob(f"ckpt-*{CHECKPOINT}")
     ]
     if not saved:

@@ -13,9 +13,9 @@ import re
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf.models import checkpoints
 from relpos_tf.utils import checked_json
 from relpos_tf.utils import files
+from relpos_tf.utils import paths
 from relpos_tf.utils import text
 
 MANIFEST = "manifest.json"
@@ -54,13 +54,8 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     Raises:
         UserError: it is damaged.
     """
-    path = folder / MANIFEST
-    try:
-        return checked_json.loads(files.regular(path).read_bytes(), _FIELDS)
-    except ValueError as error:
-        raise errors.UserError(
-            f"{path} is damaged: {error} {_ANEW.format(folder=folder)}"
-        ) from error
+    anew = _ANEW.format(folder=folder)
+    return checked_json.read(folder / MANIFEST, _FIELDS, anew)
 
 
 def checked(
@@ -108,18 +103,10 @@ def check_replaceable(folder: pathlib.Path) -> None:
     Raises:
         UserError: it has other files, or its manifest is damaged.
     """
-    if not folder.exists():
-        return
-    known = set()
+    known = []
     if (folder / MANIFEST).is_file():
-        known = {MANIFEST, *read_manifest(folder)["files"]}
-    others = sorted({path.name for path in folder.iterdir()} - known)
-    if others:
-        raise errors.UserError(
-            f"Expected only prepared data in {folder}, which new data are to "
-            f"replace. Received: it also has {checkpoints.abridged(others)}. "
-            "Move them elsewhere, or name another --data_dir."
-        )
+        known = [MANIFEST, *read_manifest(folder)["files"]]
+    paths.check_replaceable(folder, known, "prepared data")
 
 
 def folders(data_dir: str | pathlib.Path, name: str) -> list[pathlib.Path]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from relpos_tf import errors
+from relpos_tf.data import spelling
 from relpos_tf.problems import corpora as corpora_lib
 from relpos_tf.utils import files
 from relpos_tf.utils import languages
@@ -85,17 +86,21 @@ def tags(listed: str, number: int) -> tuple[str, ...]:
         number: int. The number of corpora.
 
     Raises:
-        UserError: they are not as many, or one has a blank.
+        UserError: they are not as many, or one has a blank or no visible sign.
     """
     if not listed.strip(","):
         return ()
-    found = tuple(listed.split(","))
-    if len(found) != number or any(len(tag.split()) > 1 for tag in found):
+    typed = listed.split(",")
+    found = tuple(map(spelling.compose, typed))
+    if len(found) != number or any(
+        " " in tag or bool(tag) != bool(word.split())
+        for tag, word in zip(found, typed, strict=True)
+    ):
         raise errors.UserError(
             f"Expected --train_tags of {number} words, one for each corpus of "
             f"--train_source. Received: {listed!r}."
         )
-    return tuple(tag.strip() for tag in found)
+    return found
 
 
 def opened(

@@ -29,6 +29,7 @@ from typing import Any
 
 from relpos_tf import errors
 from relpos_tf.data import plan
+from relpos_tf.data import spelling
 from relpos_tf.data import token_files
 from relpos_tf.problems import cleaning
 from relpos_tf.problems import corpora as corpora_lib
@@ -302,7 +303,8 @@ class Problem:
             first = re.compile(
                 r"(<[^<>\s]+>)(?!\S)" if "" in tags else r"(\S+)"
             )
-            begins = map(first.match, self.lines(data_dir, split)[0])
+            sources = map(spelling.compose, self.lines(data_dir, split)[0])
+            begins = map(first.match, sources)
             lone = [m[1] for m in begins if m and m[1] not in tags]
             if tags and lone:
                 warnings.append(

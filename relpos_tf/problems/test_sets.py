@@ -95,7 +95,7 @@ def of_problem(
         UserError: the data are missing, or differ from the data of the run;
             or they have no such set.
     """
-    folder, manifest = prepared_data(data_dir, problem)
+    folder, manifest = prepared_data(data_dir, problem, names)
     known = manifest_lib.test_sets(manifest)
     wanted = []
     for name in names:
@@ -126,9 +126,13 @@ def is_split(name: str) -> bool:
 
 
 def prepared_data(
-    data_dir: str, problem: dict[str, Any]
+    data_dir: str, problem: dict[str, Any], wanted: Sequence[str]
 ) -> tuple[pathlib.Path, dict[str, Any]]:
-    """Returns the folder and the manifest of the runs' data."""
+    """Returns the folder and the manifest of the runs' data.
+
+    Several may have these. The wanted sets count first, and then to have the
+    splits of the runs, and no others.
+    """
     name, found, others = problem["problem"], [], []
     for folder in manifest_lib.folders(data_dir, name):
         manifest = manifest_lib.read_manifest(folder)
@@ -140,11 +144,12 @@ def prepared_data(
         )
         checksums = [file["sha256"] for file in manifest["files"].values()]
         if is_same and problem["tokenizer_sha256"] in checksums:
-            shared = known.keys() & problem["data"].keys()
-            found.append((len(shared), folder, manifest))
+            lacks = {*wanted} - known.keys() - {ALL}
+            differs = known.keys() ^ problem["data"].keys()
+            found.append((-len(lacks), -len(differs), folder, manifest))
         others.append(str(folder))
-    if found:  # Beside the runs' own there may be one of fewer splits.
-        return max(found, key=lambda one: one[0])[1:]
+    if found:
+        return max(found, key=lambda one: one[:2])[2:]
     raise errors.UserError(
         f"Expected the data of {name} that the runs were trained on, in "
         f"--data_dir={data_dir}. Received: "

@@ -76,7 +76,10 @@ def import_run(
             message names it.
     """
     t2t_dir, output_dir = pathlib.Path(t2t_dir), pathlib.Path(output_dir)
-    paths.check_replaceable(output_dir, RECORD, "import")
+    known = [path.name for path in output_dir.glob("ckpt-*.npz")]
+    known += [RECORD, run_dir.SUBWORDS, run_dir.VERSIONS, run_dir.HPARAMS]
+    known *= (output_dir / RECORD).is_file()
+    paths.check_replaceable(output_dir, known, "an earlier import")
     t2t = t2t_hparams.read(t2t_dir / "hparams.json")
     prefix = find_checkpoint(t2t_dir, checkpoint)
     reader = open_checkpoint(prefix)

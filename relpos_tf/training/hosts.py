@@ -11,6 +11,7 @@ the same order. With one host they return immediately.
 import contextlib
 import hashlib
 import logging
+import os
 import time
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -116,8 +117,8 @@ class Hosts:
             UserError: on the hosts with other values. It names them.
         """
         own = [
-            int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big")
-            for text in values.values()
+            int.from_bytes(hashlib.sha256(os.fsencode(v)).digest()[:7], "big")
+            for v in values.values()
         ]
         pairs = zip(values, own, self.from_chief(*own), strict=True)
         if others := [name for name, here, chief in pairs if here != chief]:

@@ -7,12 +7,14 @@ object and checksum are always replaced together.
 
 import hashlib
 import json
+import pathlib
 import types
 from collections.abc import Mapping
 from typing import Any
 
 from relpos_tf import errors
 from relpos_tf import fields
+from relpos_tf.utils import files
 
 CHECKSUM = "sha256"
 
@@ -64,6 +66,29 @@ def loads(
     for name, kind in field_types.items():
         fields.check_value(name, values[name], kind)
     return values
+
+
+def read(
+    path: pathlib.Path,
+    field_types: Mapping[str, Any] = types.MappingProxyType({}),
+    advice: str = "",
+) -> dict[str, Any]:
+    """Reads the object of a file, see `loads`.
+
+    Args:
+        path: The file.
+        field_types: As for `loads`.
+        advice: str. What to do if the file is damaged.
+
+    Raises:
+        UserError: it is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        return loads(files.regular(path).read_bytes(), field_types)
+    except errors.UserError as error:
+        reason = f"{path} is damaged: {error} {advice}"
+        raise errors.UserError(reason.rstrip()) from error
 
 
 def checksum(values: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ known before a model is trained or a text is translated. No TensorFlow.
 import os
 import pathlib
 import re
+from collections.abc import Collection
 from typing import Any
 
 from relpos_tf import errors
@@ -35,28 +36,29 @@ def check_folder(path: str | pathlib.Path) -> None:
     _check_writable(path, folder)
 
 
-def check_replaceable(folder: pathlib.Path, marker: str, kind: str) -> None:
+def check_replaceable(
+    folder: pathlib.Path, known: Collection[str], kind: str
+) -> None:
     """Refuses a folder that cannot be written, or holds something else.
 
     Args:
-        folder: The folder to write. It may be missing or empty, or hold an
-            earlier one.
-        marker: str. A file that every folder of the kind has.
-        kind: str. The word of the message.
+        folder: The folder to write. It may be missing or empty.
+        known: Names in the folder of the files that may be replaced.
+        kind: str. What these are, for the message.
 
     Raises:
-        UserError: the folder holds something else, or cannot be written.
+        UserError: the folder holds another file, or cannot be written.
     """
     check_folder(folder)
     check_folder(folder.parent)  # a temporary folder is renamed there
-    if not folder.exists() or (folder / marker).is_file():
-        return
-    if folder.is_dir() and not any(folder.iterdir()):
-        return
-    raise errors.UserError(
-        f"Expected a new folder, or an earlier {kind} to replace. "
-        f"Received: {folder}, which is something else."
-    )
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if name not in known and not path.is_dir():
+            raise errors.UserError(
+                f"Expected a new folder, or {kind} alone to replace. Received: "
+                f"{folder}, which has something else: {name}. Move it "
+                "elsewhere, or name another folder."
+            )
 
 
 def check_file(path: str | pathlib.Path) -> None:

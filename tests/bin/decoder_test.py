@@ -260,6 +260,8 @@ class DecoderTest(folders.TestCase):
         found = json.loads(record.read_text())
         self.assertEqual(found["exact_match"], 50.0)
         self.assertEqual((found["beam_size"], found["alpha"]), (3, 0.6))
+        self.assertEqual(found["n_best"], 1)
+        self.assertNotIn("sampling_temp", found)  # It has no effect.
         self.assertEqual(found["model"], "there")
         self.assertEqual(found["reference"], ",".join(references))
         code, _, err = self.decode(*words, stdin=b"a b c d\n")

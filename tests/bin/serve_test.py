@@ -57,12 +57,8 @@ class FlagsTest(absltest.TestCase):
         )
 
     def test_missing_packages_are_named(self):
-        for package in (
-            "starlette",
-            "uvicorn",
-            "prometheus_client",
-            "python_multipart",
-        ):
+        packages = "starlette uvicorn prometheus_client python_multipart"
+        for package in packages.split():
             program = (
                 f"import sys; sys.modules['{package}'] = None\n"
                 "from relpos_tf.bin import serve; serve.run()"

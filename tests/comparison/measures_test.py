@@ -35,6 +35,7 @@ class OfTrainingTest(absltest.TestCase):
         ]
         dev = {"step": 200, "split": "dev", "loss": 3.0, "bleu": 7.0}
         events[2:2] = [
+            dev | {"bleu": 6.0},  # scored again below
             dev | {"step": 100, "bleu": 5.0},
             dev,
             dev | {"step": 250, "conditions": {"beam_size": 1}},

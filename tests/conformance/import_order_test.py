@@ -16,23 +16,9 @@ from tests.bin import calls
 PACKAGE = calls.ROOT / "relpos_tf"
 
 ROOMS = (
-    "errors",
-    "fields",
-    "hparam",
-    "registry",
-    "utils",
-    "layers",
-    "models",
-    "data",
-    "problems",
-    "decoding",
-    "training",
-    "export",
-    "t2t",
-    "comparison",
-    "serving",
-    "bin",
-)
+    "errors fields hparam registry utils layers models data problems decoding "
+    "training export t2t comparison serving bin"
+).split()
 # The only modules that may import a library.
 IMPORTERS = {
     "tensorflow_text": {"data.graph_tokenizers", "decoding.saved_model_engine"},

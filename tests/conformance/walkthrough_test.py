@@ -25,33 +25,13 @@ SCRIPTS = tuple(
     for path in sorted((ROOT / folder).rglob("*.py"))
 )
 WALKTHROUGH = ROOT / "docs" / "walkthrough.md"
-FOLDERS = (
-    "benchmarks",
-    "docs",
-    "examples",
-    "hparams",
-    "relpos_tf",
-    "tests",
-    "tools",
-)
+FOLDERS = "benchmarks docs examples hparams relpos_tf tests tools".split()
 # The first part of a dotted name that belongs to another package.
 OTHER_PACKAGES = frozenset({"keras", "opennmt", "tensorflow", "tf", "uvicorn"})
-FILE_ENDINGS = frozenset(
-    {
-        "bin",
-        "data",
-        "extra",
-        "gz",
-        "html",
-        "ids",
-        "index",
-        "json",
-        "jsonl",
-        "log",
-    }
-    | {"lengths", "md", "model", "npz", "part", "pb", "py", "sh", "source"}
-    | {"subwords", "tar", "target", "tflite", "toml", "txt", "yml", "zip"}
-)
+FILE_ENDINGS = (
+    "bin data extra gz html ids index json jsonl lengths log md model npz part "
+    "pb py sh source subwords tar target tflite toml txt yml zip"
+).split()
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w/]*(?:\.\w+)?")
 DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")

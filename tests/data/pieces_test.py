@@ -3,6 +3,8 @@
 import io
 import itertools
 import random
+import tempfile
+from unittest import mock
 
 import numpy as np
 import sentencepiece
@@ -84,7 +86,9 @@ class PiecesTest(folders.TestCase):
             )
 
     def test_special_pieces_come_first_and_little_text_gives_few_pieces(self):
-        pieces.learn(pieces.count_words(["ab ab", "abc"]), self.path, 8000)
+        # As where only the folder of the data can be written.
+        with mock.patch.object(tempfile, "gettempdir", side_effect=OSError):
+            pieces.learn(pieces.count_words(["ab ab", "abc"]), self.path, 8000)
         tokens = tokenizer.Tokenizer(self.path)
         self.assertEqual(tokens.pieces()[:3], ["<pad>", "</s>", "<unk>"])
         self.assertEqual(

@@ -8,7 +8,6 @@ from unittest import mock
 
 from absl.testing import parameterized
 
-from relpos_tf import errors
 from relpos_tf.bin import command
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import interactive
@@ -20,9 +19,8 @@ class FixedEngine(translator_test.EchoEngine):
     """Has settings that cannot change, as an export has."""
 
     def complete(self, decode_hparams):
-        if decode_hparams.alpha not in (None, 0.6):
-            raise errors.UserError("This export has alpha=0.6.")
-        return super().complete(decode_hparams)
+        own = decode_hparam.DecodeHParams(3, 0.6, 7)  # beams, alpha, ids more
+        return decode_hparams.fill_from_export(own, "alpha")
 
 
 class InterruptedEngine(translator_test.EchoEngine):
@@ -97,6 +95,8 @@ class RunTest(parameterized.TestCase):
         (":beam_siez=3", "Did you mean beam_size?"),
         (":-)", "Expected name=value"),
         (":alpha=1", "This export has alpha=0.6."),
+        (":n_best=4", "`n_best` must be 1 to beam_size=3."),
+        (":return_alignments=1", "This export has return_alignments=False."),
         ("long line", "Line 1 of 10 ids does not fit"),
     )
     def test_mistakes_are_named_and_change_nothing(self, typed, message):

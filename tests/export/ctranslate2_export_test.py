@@ -116,9 +116,11 @@ class ExportTest(folders.TestCase):
         with self.assertRaisesRegex(errors.UserError, "something else"):
             ctranslate2_export.export_ctranslate2(run_of(), self.folder)
         folder = self.copy()
-        (folder / "old").write_text("old")
+        (folder / "ckpt-7.npz").write_text("of a run")
+        with self.assertRaisesRegex(errors.UserError, "something else: ckpt-7"):
+            ctranslate2_export.export_ctranslate2(run_of(), folder)
+        (folder / "ckpt-7.npz").unlink()
         ctranslate2_export.export_ctranslate2(run_of(), folder, alpha=1.0)
-        self.assertFalse((folder / "old").exists())
         settings = relpos_tf.Translator.load(folder).engine.complete(
             decode_hparam.DecodeHParams()
         )

@@ -56,8 +56,11 @@ class RunDirTest(folders.TestCase):
         first.write_bytes(b"one")
         second.write_bytes(b"two")
         self.run.copy_tokenizer(second)
-        self.run.copy_tokenizer(first)  # nothing is trained yet
         self.run.write_hparams(hparam.HParams())
+        other = self.run.path / "other"  # a run of its own
+        other.mkdir()
+        (other / "ckpt-7.npz").touch()
+        self.run.copy_tokenizer(first)  # nothing is trained yet
         (self.run.path / "ckpt-7.npz").touch()
         self.run.copy_tokenizer(first)
         with self.assertRaisesRegex(errors.UserError, "is not the one"):

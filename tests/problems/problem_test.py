@@ -253,14 +253,8 @@ class DamageTest(PetsTestCase):
         make().lines(self.data_dir, "dev")
 
     @parameterized.product(
-        name=[
-            "train.ids",
-            "train.lengths",
-            "dev.ids",
-            "dev.source",
-            "tokenizer.model",
-            "manifest.json",
-        ],
+        name="train.ids train.lengths dev.ids dev.source tokenizer.model "
+        "manifest.json".split(),
         damage=["flip", "cut", "missing", "foreign"],
     )
     def test_a_damaged_file_is_named_with_what_to_do(self, name, damage):

@@ -55,6 +55,11 @@ class TestSetsTest(absltest.TestCase):
         self.prepare(fewer)
         pathlib.Path(first, "pets").rename(pathlib.Path(fewer, "pets-01234567"))
         self.assertLen(test_sets.of_problem(fewer, run), 1)
+        # So may one of more, which serves where its sets are asked for.
+        more = pathlib.Path(second, "pets")
+        more.rename(pathlib.Path(fewer, "pets-00000000"))
+        self.assertLen(test_sets.of_problem(fewer, run), 1)
+        self.assertLen(test_sets.of_problem(fewer, run, ["test_2"]), 1)
         for data_dir, received in ((third, "other data"), ("", "none")):
             with self.assertRaisesRegex(errors.UserError, received):
                 test_sets.of_problem(data_dir, run)

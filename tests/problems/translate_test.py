@@ -214,6 +214,7 @@ class FilesProblemTest(folders.TestCase):
         ),
         ({"tags": "<a>,<b>"}, ["--train_tags of 1", "<a>,<b>"]),
         ({"tags": "<a> <b>"}, ["--train_tags", "<a> <b>"]),
+        ({"tags": "\u200b"}, ["--train_tags of 1"]),
         ({"train": ("none-*.en", "none-*.de")}, ["none-*.en", "no file"]),
         ({"train": ("a.en,b.en", "a.de")}, ["--train_target", "2", "1"]),
         ({"train": ("a.en,", "a.de,")}, ["one comma", "a.en,"]),

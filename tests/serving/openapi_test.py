@@ -73,8 +73,12 @@ class OpenapiTest(absltest.TestCase):
         ):
             status, _, answer = self.served.post(content)
             self.check(paths["/translate"]["post"], status, answer)
+        foreign = servers.JSON | {"Sec-Fetch-Site": "cross-site"}
         for path in paths.keys() - {"/translate", "/metrics"}:
             (method,) = paths[path]
+            if method == "post":
+                status, _, body = self.served.ask("POST", path, "{}", foreign)
+                self.check(paths[path][method], status, json.loads(body))
             status, _, body = self.served.ask(
                 method.upper(), path, '{"q": "a"}' if method == "post" else None
             )

@@ -74,7 +74,6 @@ class FakeTranslator:
         return decode_hparams.fill(DEFAULTS)
 
     def translations(self, lines, decode_hparams):
-        decode_hparams.check_n_best()
         if decode_hparams.return_alignments and not self.has_attention:
             raise errors.UserError("An export has no attention.")
         return self._translations(list(lines), decode_hparams)

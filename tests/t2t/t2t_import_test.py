@@ -352,6 +352,9 @@ class ImportTest(folders.TestCase):
         (self.run_dir / "thesis.tex").unlink()
         self.run_import()
         self.run_import()  # and again
+        (self.run_dir / "metrics.jsonl").touch()  # It was trained.
+        with self.assertRaisesRegex(errors.UserError, "metrics.jsonl"):
+            self.run_import()
 
     def test_names_that_tensorflow_takes_for_patterns_are_refused(self):
         source, _, _ = written(())

@@ -26,7 +26,7 @@ def host(index):
 
 class HostsTest(absltest.TestCase):
     def test_other_values_are_named_on_the_host_that_has_them(self):
-        values = {"--a": "1", "--b": "2", "c": "3"}
+        values = {"--a": "1\udce9", "--b": "2", "c": "3"}
         chief, other = host(0), host(1)
         chief.strategy.reduce.side_effect = lambda _, value, axis: value
         chief.check_same(values)
