@@ -274,7 +274,7 @@ class _Answers:
         JSON has its own type, which the page of another origin cannot send
         unless `cors_origins` allows it; a form, which it can, is refused if
         the browser says whose it is. The fields of the address belong to the
-        form.
+        body.
         """
         header, most = request.headers.get, self._limits.max_body_bytes
         size = 0
@@ -303,7 +303,7 @@ class _Answers:
         sent = requests.Request(request.scope | {"headers": headers}, receive)
         body = await sent.body()
         if kind == "application/json":
-            return queries.read(body)
+            return {**request.query_params, **queries.read(body)}
         if kind == "application/x-www-form-urlencoded":
             # Starlette's parser takes long, and does not read bare UTF-8.
             if body.count(b"&") >= _MOST_FIELDS:

@@ -175,6 +175,7 @@ class AppTest(parameterized.TestCase):
             (422, "POST", "/translate", '{"lines": ["a"], "n_best": 5}'),
             (422, "POST", "/translate", '{"lines": ["a"], "min_length": 13}'),
             (422, "POST", "/translate", '{"lines": ["bad"]}'),
+            (422, "POST", "/translate?n_best=3", '{"lines": ["a"]}'),
             (404, "GET", "/none", None),
             (405, "GET", "/translate", None),
             (405, "POST", "/health", "{}"),
@@ -188,7 +189,7 @@ class AppTest(parameterized.TestCase):
             served.metric(f'relpos_requests_total{{status="{status}"}}')
             for status in (200, 400, 413, 422)
         ]
-        self.assertEqual(counted, [1, 1, 1, 4])
+        self.assertEqual(counted, [1, 1, 1, 5])
 
     def test_lines_are_limited_in_ids(self):
         served = self.serve(max_line_ids=10)
