@@ -221,9 +221,9 @@ class HParams(fields.Record):
     # A row of `training.optimizers.OPTIMIZERS`.
     optimizer: str = choice("adam")
     # Decay of Adam's mean of gradients.
-    optimizer_adam_beta1: float = number(0.9, most=0.9999)
+    optimizer_adam_beta1: float = number(0.9, most=0.999999)
     # Decay of Adam's mean of squared gradients.
-    optimizer_adam_beta2: float = number(0.98, most=0.9999)
+    optimizer_adam_beta2: float = number(0.98, most=0.999999)
     # Added to the root of that mean.
     optimizer_adam_epsilon: float = number(1e-9, 1e-30)
     # A product of factors of `training.schedules.FACTORS`, such as

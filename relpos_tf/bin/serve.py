@@ -34,7 +34,7 @@ from relpos_tf.utils import extras
 
 _HOST = re.compile(r"\*|(\*\.)?[\w.-]+|\[[\w:.]+\]")
 # As browsers write it: in small letters, without the usual port.
-_ORIGIN = re.compile(r"\*|https?://[a-z\d_.\[\]:-]+(?<!:80)(?<!:443)")
+_ORIGIN = re.compile(r"\*|http(s)?://(?!.*:(?(1)443|80)$)[a-z\d_.\[\]:-]+")
 
 
 def _all(pattern: re.Pattern[str]) -> Callable[[list[str]], bool]:

@@ -255,14 +255,14 @@ class TransformerAttention(MultiHead):
         queries_mask: tf.Tensor | None = None,
         memory_mask: tf.Tensor | None = None,
     ) -> Any:
+        if pairs is not None and may_attend is not None:
+            raise errors.UserError(
+                "`pairs` takes the place of masks: give it `may_attend`. "
+                "Received: both."
+            )
         may_attend = self.joined_mask(
             queries, memory, may_attend, mask, queries_mask, memory_mask
         )
-        if pairs is not None and may_attend is not None:
-            raise errors.UserError(
-                "`pairs` takes the place of masks: give it `may_attend`, with "
-                "those of `mask`. Received: both."
-            )
         if memory is None:
             start = 0  # as many keys as queries
             q, keys_values = self._project_all(queries, start)

@@ -19,7 +19,6 @@ named `DATA_DIR/NAME-` and a checksum.
 import dataclasses
 import json
 import logging
-import os
 import pathlib
 import re
 from collections.abc import Callable
@@ -170,15 +169,10 @@ class Problem:
                 **described,
             }
             manifest_lib.write_manifest(partial, manifest)
-            if anew:  # Processes that have opened the old files keep them.
+            # Another preparation of the same data may have been quicker.
+            if anew or not (folder / manifest_lib.MANIFEST).is_file():
+                # Processes that have opened the old files keep them.
                 files.rename_folder(partial, folder)
-                return
-            try:
-                os.rename(partial, folder)  # over nothing, or an empty folder
-            except OSError:
-                # Another preparation of the same data was quicker.
-                if not (folder / manifest_lib.MANIFEST).is_file():
-                    raise
 
     def _open(self, tmp_dir) -> dict[str, cleaning.LinePairs]:
         """Returns the pairs of all splits, of further test sets if at hand."""

@@ -144,7 +144,9 @@ def prepared_data(
         )
         checksums = [file["sha256"] for file in manifest["files"].values()]
         if is_same and problem["tokenizer_sha256"] in checksums:
-            lacks = {*wanted} - known.keys() - {ALL}
+            lacks = {*wanted} - known.keys()
+            if manifest_lib.test_sets(manifest):
+                lacks -= {ALL}
             differs = known.keys() ^ problem["data"].keys()
             found.append((-len(lacks), -len(differs), folder, manifest))
         others.append(str(folder))

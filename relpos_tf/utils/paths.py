@@ -53,7 +53,7 @@ def check_replaceable(
     check_folder(folder.parent)  # a temporary folder is renamed there
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
-        if name not in known and not path.is_dir():
+        if name not in known and (path.is_symlink() or not path.is_dir()):
             raise errors.UserError(
                 f"Expected a new folder, or {kind} alone to replace. Received: "
                 f"{folder}, which has something else: {name}. Move it "

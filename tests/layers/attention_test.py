@@ -3,6 +3,7 @@
 Shapes: B batch, H heads, Q queries, K keys, D depth per head, F features.
 """
 
+import keras
 import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
@@ -262,6 +263,13 @@ class AttentionTest(testing.LayerTestCase):
         for table in first, second:
             largest = np.max(np.abs(table), axis=(1, 2))
             self.assertAllInRange(largest, 0.9 * limit, limit)
+
+    def test_pairs_take_the_place_of_the_mask_of_an_embedding(self):
+        layer = attention.TransformerAttention(F, H)
+        x = keras.layers.Embedding(3, F, mask_zero=True)(np.array([[1, 2, 0]]))
+        output = layer(x, pairs=pairs.Pairs(3, 3))
+        self.assertAllClose(output, layer(tf.identity(x)), 1e-6, 1e-6)
+        self.assertNotAllClose(output, layer(x), 1e-6, 1e-6)
 
     def test_dropout_zeroes_weights_while_training_only(self):
         layer = attention.TransformerAttention(F, H, dropout=0.5)

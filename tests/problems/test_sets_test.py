@@ -56,10 +56,11 @@ class TestSetsTest(absltest.TestCase):
         pathlib.Path(first, "pets").rename(pathlib.Path(fewer, "pets-01234567"))
         self.assertLen(test_sets.of_problem(fewer, run), 1)
         # So may one of more, which serves where its sets are asked for.
-        more = pathlib.Path(second, "pets")
-        more.rename(pathlib.Path(fewer, "pets-00000000"))
+        pathlib.Path(second, "pets").rename(f"{fewer}/pets-00000000")
         self.assertLen(test_sets.of_problem(fewer, run), 1)
         self.assertLen(test_sets.of_problem(fewer, run, ["test_2"]), 1)
+        none = {k: v for k, v in run["data"].items() if k != "test"}
+        self.assertLen(test_sets.of_problem(fewer, run | {"data": none}), 1)
         for data_dir, received in ((third, "other data"), ("", "none")):
             with self.assertRaisesRegex(errors.UserError, received):
                 test_sets.of_problem(data_dir, run)
