@@ -401,7 +401,9 @@ def parse(flag_values: Flags, arguments: Sequence[str]) -> None:
                 paths.check_local(f"--{name}", flag_values[name].value)
     except flags.UnrecognizedFlagError as error:
         raise UsageError(_unknown_flag(flag_values, error.flagname)) from error
-    except (flags.Error, errors.UserError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--flagfile must be UTF-8: {error}.") from error
+    except (flags.Error, errors.UserError) as error:
         raise UsageError(f"{_one_line(error)}.") from error
     if words:
         raise UsageError(

@@ -117,6 +117,7 @@ class FlagsTest(parameterized.TestCase):
         (["--problem"], "--problem"),
         (["--steps=5", "p.txt"], "'p.txt'"),
         (["--flagfile=no/f"], "no/f"),
+        ([f"--flagfile={sys.executable}"], "--flagfile must be UTF-8"),
         (["--steps=5", "--steps=5"], "--steps=5"),
         (["--numbers=1,x"], "--numbers"),
         (["--xla", "--mode=b", "--files=a"], "--xla, --files"),

@@ -116,10 +116,10 @@ class ExportTest(folders.TestCase):
         with self.assertRaisesRegex(errors.UserError, "something else"):
             ctranslate2_export.export_ctranslate2(run_of(), self.folder)
         folder = self.copy()
-        (folder / "ckpt-7.npz").write_text("of a run")
-        with self.assertRaisesRegex(errors.UserError, "something else: ckpt-7"):
+        (folder / "linked").symlink_to(self.folder)
+        with self.assertRaisesRegex(errors.UserError, "something else: linked"):
             ctranslate2_export.export_ctranslate2(run_of(), folder)
-        (folder / "ckpt-7.npz").unlink()
+        (folder / "linked").unlink()
         ctranslate2_export.export_ctranslate2(run_of(), folder, alpha=1.0)
         settings = relpos_tf.Translator.load(folder).engine.complete(
             decode_hparam.DecodeHParams()
