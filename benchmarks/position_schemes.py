@@ -23,7 +23,6 @@ import compare_steps
 
 BASE = "sinusoids"
 _RELATIVE = "pos=none,self_attention_type=dot_product_relative"
-_CONVOLUTIONAL = "attention_window=5,attention_window_layers=3"
 # A scheme joins with a line: its name, and what it changes in a model with
 # sinusoids.
 SCHEMES = {
@@ -46,12 +45,7 @@ SCHEMES = {
     "localness, layer": "localness=layer,localness_layers=0",
     "localness, query": "localness=query,localness_layers=0",
     "window": "attention_window=5",
-    "convolutional, 1D": _CONVOLUTIONAL,
-    "convolutional, 2D": f"{_CONVOLUTIONAL},attention_window_heads=3",
-    "convolutional, 2D, Shaw": (
-        f"{_RELATIVE},{_CONVOLUTIONAL},attention_window_heads=3"
-    ),
-    "directions": "encoder_attention_direction=split",
+    "convolutional": "attention_window=5,attention_window_layers=3",
 }
 MEMORY_STEPS = 3
 

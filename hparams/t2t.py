@@ -87,14 +87,6 @@ def transformer_big_t2t() -> hparam.HParams:
 
 
 @registry.register_hparams
-def transformer_small_t2t() -> hparam.HParams:
-    """Two layers of 256 with sinusoids."""
-    return transformer_base_t2t().replace(
-        hidden_size=256, filter_size=1024, num_heads=4, num_hidden_layers=2
-    )
-
-
-@registry.register_hparams
 def transformer_tiny_t2t() -> hparam.HParams:
     """Two layers of 128 with sinusoids."""
     return transformer_base_t2t().replace(

@@ -50,7 +50,6 @@ _HAS_TABLES = "add_relative_to_keys|add_relative_to_values=true"
 _TABLES = f"{_SHAW} and {_HAS_TABLES}"
 _SHARED = f"{_TABLES} and num_heads!=1"
 _OF_ENCODER = f"self_attention_type=dot_product_relative and {_HAS_TABLES}"
-_RIGHT = f"{_OF_ENCODER} and encoder_attention_direction!=forward"
 _OF_DECODER = (
     f"{_TABLES} and decoder_self_attention_type=same|dot_product_relative"
 )
@@ -122,7 +121,7 @@ class HParams(fields.Record):
     )
     # k of the encoder's keys after the query (w2v-BERT 2.0: 64 before, 8
     # after); -1: max_relative_position.
-    max_relative_position_right: int = number(-1, -1, 10_000, when=_RIGHT)
+    max_relative_position_right: int = number(-1, -1, 10_000, when=_OF_ENCODER)
     # k in the decoder; -1: max_relative_position.
     decoder_max_relative_position: int = number(
         -1, -1, 10_000, when=_OF_DECODER
@@ -143,19 +142,9 @@ class HParams(fields.Record):
     relative_attention_max_distance: int = number(128, 2, 10_000, when=_T5)
     # The farthest position that self-attention sees; 0: any.
     attention_window: int = number(0, most=1_000_000)
-    # The heads whose keys and values a query sees, its own in the middle; odd.
-    # With attention_window, the window of Yang et al. (2019).
-    attention_window_heads: int = number(1, least=1)
-    # Only this number of the lowest encoder layers have the two windows; 0: all
-    # layers of both stacks.
-    attention_window_layers: int = number(
-        0, most=1000, when="attention_window!=0 or attention_window_heads!=1"
-    )
-    # Keys that the encoder's queries see; forward: those before. split: half of
-    # the heads have each direction.
-    encoder_attention_direction: str = choice(
-        "both", "forward", "backward", "split"
-    )
+    # Only this number of the lowest encoder layers have the window, as in Yang
+    # et al. (2019); 0: all layers of both stacks.
+    attention_window_layers: int = number(0, most=1000, when="attention_window")
     # Gaussian bias (Yang et al., 2018): its width is fixed, or predicted for
     # each layer or query.
     localness: str = choice("none", "fixed", "layer", "query")
@@ -286,11 +275,6 @@ class HParams(fields.Record):
             self.hidden_size % self.num_heads == 0,
             f"a multiple of num_heads = {self.num_heads}",
         )
-        self._check(
-            "encoder_attention_direction",
-            self.encoder_attention_direction != "split" or self.num_heads > 1,
-            "both, forward or backward where num_heads is 1",
-        )
         buckets = self.relative_attention_num_buckets
         self._check("relative_attention_num_buckets", buckets % 2 == 0, "even")
         self._check(
@@ -311,12 +295,6 @@ class HParams(fields.Record):
             "learning_rate_schedule",
             set(self.learning_rate_schedule.split("*")) <= {*SCHEDULE_FACTORS},
             f"a product, as in a*b, of some of {', '.join(SCHEDULE_FACTORS)}",
-        )
-        heads = self.attention_window_heads
-        self._check(
-            "attention_window_heads",
-            heads % 2 == 1 and heads < 2 * self.num_heads,
-            f"odd and below {2 * self.num_heads}, twice num_heads",
         )
 
     def _check(self, name: str, good: bool, expected: str):
@@ -393,6 +371,13 @@ def model_fields() -> list[str]:
     """Returns the fields that define the model, in their order."""
     names = list(field_types())
     return names[: names.index("activation_dtype")]
+
+
+def training_fields() -> list[str]:
+    """Returns the fields that training alone uses, in their order."""
+    names = list(field_types())
+    first = names.index("layer_prepostprocess_dropout")
+    return names[first : names.index("batch_size")]
 
 
 def differences(first: HParams, second: HParams) -> dict[str, tuple[Any, Any]]:

@@ -24,8 +24,6 @@ REFUSED = (
     ("relative_attention_num_buckets=33", "even"),
     ("relative_attention_max_distance=16", "above the half of .* 16"),
     ("hidden_size=516", "a multiple of num_heads = 8"),
-    ("attention_window_heads=2", "odd and below 16, twice num_heads"),
-    ("num_heads=1,encoder_attention_direction=split", "Received: .*='split'"),
     ("average_epochs=3,average_checkpoints=5", "average_checkpoints is 5"),
     ("average_epochs=1", "`average_epochs` must be 0 or at least 2"),
     ("self_attention_type=dot", "one of dot_product, dot_product_relative, "),
@@ -78,12 +76,6 @@ WITHOUT_EFFECT = (
         "decoder_self_attention_type=dot_product_relative,"
         "max_relative_position_right=8",
         "self_attention_type=dot_product_relative",
-        "max_relative_position",
-    ),
-    (
-        "self_attention_type=dot_product_relative,"
-        "encoder_attention_direction=forward,max_relative_position_right=8",
-        "encoder_attention_direction!=forward",
         "max_relative_position",
     ),
     (

@@ -420,7 +420,6 @@ def block(
 
     if has(hparams.attention_window_layers):
         kind["window"] = hparams.attention_window
-        kind["heads_window"] = hparams.attention_window_heads
     if hparams.localness != "none" and has(hparams.localness_layers):
         kind["localness"] = hparams.localness
         kind["localness_window"] = hparams.localness_window
@@ -430,8 +429,6 @@ def block(
         kind["t5"] = most, memory is None
     if hparams.max_relative_position_right >= 0:
         kind["left"] = hparams.max_relative_position
-    if memory is None:
-        kind["direction"] = hparams.encoder_attention_direction
 
     def around(name, x, function):
         parts = under(weights, f"{name}_residual")

@@ -106,8 +106,11 @@ FLAGS.define_bool(
 )
 scores.define_tokenizer(FLAGS)
 scores.define_scale(FLAGS)
-for _other in ("print_commands", "segment_scores", "grid", "baseline"):
-    FLAGS.exclusive("diff", _other)
+FLAGS.needs(
+    "diff=false",  # what only a report needs
+    *"print_commands segment_scores grid baseline outputs seeds scale".split(),
+    *"train_steps local_eval_frequency use_test_set bleu_tokenize".split(),
+)
 FLAGS.join(";", "hparams", "grid")
 FLAGS.join(",", "runs")
 FLAGS.needs(

@@ -13,6 +13,7 @@ preparation that was stopped or killed starts again.
 
 from relpos_tf.bin import command
 from relpos_tf.utils import paths
+from relpos_tf.utils import signals
 
 FLAGS = command.Flags()
 command.define_problem_flags(FLAGS, None)
@@ -37,12 +38,9 @@ def main() -> None:
     if FLAGS.generate_data or not problem.is_prepared(FLAGS.data_dir):
         with command.flag_value("data_dir"):  # before anything is downloaded
             paths.check_folder(FLAGS.data_dir)
-    problem.prepare(
-        FLAGS.data_dir,
-        FLAGS.tmp_dir,
-        FLAGS.num_processes,
-        anew=FLAGS.generate_data,
-    )
+    folders = FLAGS.data_dir, FLAGS.tmp_dir
+    with signals.caught():
+        problem.prepare(*folders, FLAGS.num_processes, anew=FLAGS.generate_data)
     command.logger().info("%s is prepared in %s.", problem.name, FLAGS.data_dir)
 
 

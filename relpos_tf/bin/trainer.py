@@ -25,6 +25,7 @@ import os
 import platform
 import re
 
+from relpos_tf import fields
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
@@ -52,6 +53,7 @@ FLAGS.define_strings(
 FLAGS.join(",", "hparams")
 FLAGS.define_fields(run_config.RunConfig)
 FLAGS.needs("schedule!=evaluate", "warm_start_from")
+FLAGS.needs("warm_start_from=", "vocab_size")
 scores.define_tokenizer(FLAGS)
 FLAGS.define_integers(worker_gpu="Number of GPUs. 0: all that are visible.")
 FLAGS.define_integer(
@@ -125,9 +127,11 @@ def train(problem, hparams, output_dir: str) -> None:
     hosts = hosts_lib.Hosts(strategy)
     run_setup.check_same_start(hosts, FLAGS.flag_values_dict(), hparams)
     run, start = run_dir.RunDir(output_dir), FLAGS.warm_start_from
-    if run.is_trained():
-        check_warm_start(run)
+    is_trained = run.is_trained()
+    if is_trained:
+        check_resumed(run)
         start = output_dir  # The run that it started from is no longer needed.
+        config = dataclasses.replace(config, random_seed=FLAGS.random_seed)
     elif start:
         found = checkpoints.resolve(start)  # raises if there is none
         config = dataclasses.replace(config, warm_start_from=found)
@@ -143,10 +147,11 @@ def train(problem, hparams, output_dir: str) -> None:
         command.log_to(os.path.join(output_dir, run_dir.LOG))
     vocab_size = problem.manifest(FLAGS.data_dir)["vocab_size"]
     hparams = hparams.replace(vocab_size=vocab_size)
+    steps = max(run_dir.all_steps(output_dir), default=0)
+    total = 0 if is_scored_only else config.train_steps or hparams.train_steps
+    if is_trained and steps >= total:  # Nothing is left to train.
+        hparams = with_training_of(run, hparams)
     if is_scored_only:
-        # Its moving averages are scored, if it has any.
-        decay = run.read_hparams().moving_average_decay
-        hparams = hparams.replace(moving_average_decay=decay)
         run_setup.check_same_run(run, hparams, problem, FLAGS.data_dir)
     else:
         hosts.chief_writes(
@@ -171,15 +176,32 @@ def train(problem, hparams, output_dir: str) -> None:
     command.logger().info("Translate with:\n  %s", call)
 
 
-def check_warm_start(run: run_dir.RunDir) -> None:
-    """Refuses a start that a trained run did not have."""
-    before = run.read_flags().get("warm_start_from", "")
-    if FLAGS.warm_start_from not in ("", before):
-        raise command.UsageError(
-            f"--warm_start_from has no effect: {run.path} is trained, from "
-            f"{before or 'random weights'}. Leave it out or name a new folder."
-        )
-    FLAGS["warm_start_from"].value = before  # which flags.txt keeps
+def check_resumed(run: run_dir.RunDir) -> None:
+    """Refuses what only a new run can have; flags.txt keeps the run's own."""
+    own = {"warm_start_from": "", **run.read_flags()}
+    for name in own.keys() & {"random_seed", "vocab_size", "warm_start_from"}:
+        given = str(FLAGS[name].value) if name in FLAGS.typed else ""
+        if given not in ("", own[name]):
+            raise command.UsageError(
+                f"--{name} has no effect: {run.path} is trained with "
+                f"{own[name] or 'none'}. Leave it out or name a new folder."
+            )
+        FLAGS[name].value = FLAGS[name].parser.parse(own[name])
+
+
+def with_training_of(
+    run: run_dir.RunDir, hparams: hparam.HParams
+) -> hparam.HParams:
+    """Returns the hparams with those of a training that is over."""
+    own = run.read_hparams()
+    kept = {name: getattr(own, name) for name in hparam.training_fields()}
+    for name, value in fields.parse(FLAGS.hparams, hparam.HParams).items():
+        if value != kept.get(name, value):
+            raise command.UsageError(
+                f"--hparams: `{name}` has no effect, since nothing is left to "
+                f"train in {run.path}. Received: {value}."
+            )
+    return hparams.replace(**kept)
 
 
 def prepare_xla(folder: str) -> None:

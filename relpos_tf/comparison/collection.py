@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from relpos_tf import errors
-from relpos_tf import hparam
 from relpos_tf.comparison import content
 from relpos_tf.comparison import outputs as outputs_lib
 from relpos_tf.comparison import runs as runs_lib
@@ -152,16 +151,15 @@ def common_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
 
 
 def check_labels(runs: Sequence[runs_lib.Run]) -> None:
-    """Raises UserError if runs of one label have different hparams."""
-    first_runs: dict[str, runs_lib.Run] = {}
+    """Raises UserError if runs of one label were trained otherwise."""
+    firsts: dict[str, tuple[pathlib.Path, dict[str, Any]]] = {}
     for run in runs:
-        first = first_runs.setdefault(run.label, run)
-        changed = hparam.differences(
-            first.files.read_hparams(), run.files.read_hparams()
-        )
-        if changed:
+        own = run.files.read_hparams().to_dict()
+        own["train_weights"] = run.files.read_flags().get("train_weights", "")
+        path, first = firsts.setdefault(run.label, (run.path, own))
+        if changed := [name for name in own if own[name] != first[name]]:
             raise errors.UserError(
-                f"Expected the same hparams for all runs of {run.label}. "
-                f"Received: {first.path} and {run.path}, which differ in "
-                f"{', '.join(changed)}."
+                "Expected the same hparams and weights for all runs of "
+                f"{run.label}. Received: {path} and {run.path}, which differ "
+                f"in {', '.join(changed)}."
             )

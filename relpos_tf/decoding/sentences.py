@@ -21,6 +21,7 @@ from relpos_tf.decoding import engines
 from relpos_tf.decoding import translator as translator_lib
 from relpos_tf.utils import extras
 from relpos_tf.utils import languages
+from relpos_tf.utils import text as text_lib
 
 # The rules of unknown languages.
 DEFAULT_LANGUAGE = "en"
@@ -194,7 +195,7 @@ def split_html(text: str, language: str = "", most: int = 10**9) -> Sentences:
     """
     texts, gaps = [], [[""]]
     for i, (run, markup) in enumerate(_runs(text)):
-        found = split(html.unescape(run), language, most)
+        found = split(text_lib.unescape(run), language, most)
         texts += found.texts
         check_number(max(len(texts), i // _TAGS), most)
         escaped = [[html.escape(gap, False)] for gap in found.gaps]

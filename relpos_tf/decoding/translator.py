@@ -69,13 +69,16 @@ class Translator:
         *,
         engine: engines.Engine | None = None,
     ):
+        unfit = tokenizer is None or isinstance(model, str | os.PathLike)
+        if engine is not None:
+            unfit = model is not None or tokenizer is not None
+        if unfit:
+            raise errors.UserError(
+                "Expected a model and its tokenizer, or an engine alone: "
+                "Translator.load(path) loads both. Received: "
+                f"model={model!r}, tokenizer={tokenizer!r}, engine={engine!r}."
+            )
         if engine is None:
-            if tokenizer is None or isinstance(model, str | os.PathLike):
-                raise errors.UserError(
-                    "Expected a model and its tokenizer, or an engine: "
-                    "Translator.load(path) loads both. Received: "
-                    f"model={model!r}, tokenizer={tokenizer!r}."
-                )
             # Not at the top: who translates with an export for CTranslate2 or
             # LiteRT needs no TensorFlow. Here it is imported already.
             from relpos_tf.decoding import model_engine

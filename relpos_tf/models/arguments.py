@@ -5,7 +5,6 @@ from relpos_tf import registry
 from relpos_tf.layers.positions import alibi
 from relpos_tf.layers.positions import bucketed
 from relpos_tf.layers.positions import fire
-from relpos_tf.layers.positions import head_window
 from relpos_tf.layers.positions import kerple
 from relpos_tf.layers.positions import localness
 from relpos_tf.layers.positions import rotary
@@ -54,23 +53,17 @@ Positions = tuple[scheme.Scheme, ...]
 
 def decoder_positions(hparams: hparam.HParams) -> list[Positions]:
     """Returns the schemes of self-attention of each layer of the decoder."""
-    return _self_attention(
-        hparams.of_decoder(), hparams.decoder_layers, is_encoder=False
-    )
+    return _self_attention(hparams.of_decoder(), is_encoder=False)
 
 
 def encoder_positions(hparams: hparam.HParams) -> list[Positions]:
     """Returns the schemes of self-attention of each layer of the encoder."""
-    stack = _self_attention(hparams, hparams.encoder_layers, is_encoder=True)
-    direction = hparams.encoder_attention_direction
-    if direction == "both":
-        return stack
-    one = window.Direction(direction)
-    return [(*schemes, one) for schemes in stack]
+    return _self_attention(hparams, is_encoder=True)
 
 
-def _self_attention(hparams, layers, is_encoder):
+def _self_attention(hparams, is_encoder):
     """Returns the schemes of each layer; some may be in the lowest alone."""
+    layers = hparams.encoder_layers if is_encoder else hparams.decoder_layers
     kind = hparams.self_attention_type
     # One object for all layers, which shares what T5's are to share.
     if make := _SELF_ATTENTION.get(kind):
@@ -80,11 +73,9 @@ def _self_attention(hparams, layers, is_encoder):
     plain = [relative] if relative else []
     gaussian, windows = [], []
     if hparams.localness != "none":
-        gaussian.append(
-            localness.Localness(hparams.localness, hparams.localness_window)
-        )
-    if hparams.attention_window_heads > 1:
-        windows.append(head_window.HeadWindow(hparams.attention_window_heads))
+        is_fixed = hparams.localness == "fixed"
+        size = hparams.localness_window if is_fixed else hparams.localness
+        gaussian.append(localness.Localness(size))
     if hparams.attention_window:
         windows.append(window.Window(hparams.attention_window))
 

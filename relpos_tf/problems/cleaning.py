@@ -16,12 +16,12 @@ pairs whose sides are equal.
 """
 
 import collections
-import html
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 
 from relpos_tf.data import spelling
+from relpos_tf.utils import text as text_lib
 
 MAX_CHARACTERS = 4000
 MAX_TOKENS = 1024
@@ -198,7 +198,7 @@ def unchanged(line: str) -> str:
 
 def collapse_blanks(line: str) -> str:
     """Undoes HTML escapes, collapses runs of blanks, strips the ends."""
-    return " ".join(html.unescape(line).split())
+    return " ".join(text_lib.unescape(line).split())
 
 
 def _main_reason(counts: Mapping[str, int]) -> str:

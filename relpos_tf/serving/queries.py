@@ -65,7 +65,7 @@ def read(body: bytes) -> dict[str, Any]:
     {'q': 'A dog.', 'target': 'de'}
     """
     with contextlib.suppress(ValueError, RecursionError):
-        values = json.loads(body)
+        values = json.loads(body.decode("utf-8-sig"))
         json.dumps(values, ensure_ascii=False).encode()
         if isinstance(values, dict):
             return values

@@ -73,13 +73,13 @@ def with_tokenizer_of(
     path = run_dir.run_of(start).tokenizer_path if start else ""
     if not pathlib.Path(path).is_file():
         return problem
-    loading.load_tokenizer(start)  # raises if it is damaged
+    size = loading.load_tokenizer(start).vocab_size
     if problem.is_prepared(data_dir):
         own = problem.tokenizer_path(data_dir)
         if pathlib.Path(own).read_bytes() == pathlib.Path(path).read_bytes():
             return problem
     _log.info("The vocabulary is that of %s.", start)
-    return dataclasses.replace(problem, tokenizer_file=path)
+    return dataclasses.replace(problem, tokenizer_file=path, vocab_size=size)
 
 
 def check_same_model(start: str, hparams: hparam.HParams) -> None:

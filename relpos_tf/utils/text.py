@@ -11,6 +11,7 @@ Text in another encoding is refused with the command that converts it.
 
 import contextlib
 import functools
+import html
 import importlib
 import io
 import itertools
@@ -195,6 +196,18 @@ def write_lines(path: str | pathlib.Path, lines: Iterable[str]) -> None:
                     f"Received: {line!r} as line {number}."
                 )
             write(line)
+
+
+def unescape(line: str) -> str:
+    """Returns text without HTML's references.
+
+    `html.unescape` alone refuses numbers of more than 4,300 digits.
+
+    Example:
+    >>> unescape("&lt;&#0065;")
+    '<A'
+    """
+    return html.unescape(re.sub(r"&#0*([0-9]{1,8})[0-9]*", r"&#\1", line))
 
 
 def _check(name: str, lines: int, broken: int, nul: int) -> None:

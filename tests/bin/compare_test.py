@@ -166,6 +166,7 @@ class RunsTest(folders.TestCase):
         ("data", {"train": "0" * 64}, "train set differs .*, 00000000."),
         ("tokenizer", b"else", "vocabulary differs .*"),
         ("hparams", 0.9, "differ in alpha"),
+        ("weights", "1,9", "differ in train_weights"),
     )
     def test_runs_that_cannot_be_compared_are_refused(self, name, value, words):
         path = examples.add_run(self.folder, "a-seed2", 2)
@@ -174,6 +175,8 @@ class RunsTest(folders.TestCase):
             (path / "tokenizer.model").write_bytes(value)
         elif name == "hparams":
             run.write_hparams(run.read_hparams().replace(alpha=value))
+        elif name == "weights":
+            run.write_flags(f"--random_seed=2\n--train_weights={value}\n")
         else:
             run.write_problem(run.read_problem() | {name: value})
         code, _, err = self.compare("HERE/a-*")

@@ -78,8 +78,8 @@ TABLE = {
         (f"{SETS} --hparams=x:alpha=1", "--hparams: labels"),
         (f"{SETS} --hparams=alpha", "--hparams: 'alpha'"),
         (f"{SETS} --grid=alhpa=1", "--grid: Unknown"),
-        (f"{SETS} --diff --print_commands", "only one of --diff"),
-        (f"{SETS} --diff --grid=alpha=1,2", "only one of --diff"),
+        (f"{SETS} --diff --print_commands", "--print_commands no effect"),
+        (f"{SETS} --diff --seeds=1,2", "--seeds no effect --diff=false"),
         (
             "--runs=run --print_commands",
             "--print_commands no effect with --runs.",
@@ -209,6 +209,10 @@ TABLE = {
         ("--schedule=train --eval_steps=100", "--eval_steps --schedule!=train"),
         ("--schedule=evaluate --train_steps=0", "--schedule!=evaluate"),
         ("--schedule=evaluate --warm_start_from=a", "--schedule!=evaluate"),
+        (
+            "--problem=translate_files --vocab_size=9 --warm_start_from=a",
+            "--vocab_size no effect with --warm_start_from.",
+        ),
         ("--num_logical_cpus=2 --worker_gpu=1", "--num_logical_cpus=1"),
         ("--hparams=learning_rate=1e-4", "--hparams: `learning_rate` =legacy"),
         ("--output_dir=gs://b/run", "--output_dir gs://b/run local"),

@@ -115,7 +115,7 @@ class VocabularyTest(folders.TestCase):
         self.data_dir = self.folder / "data"
         shutil.copytree(tiny_run.path(), self.base)
 
-    def train(self, output_dir="run", sizes=SIZES):
+    def train(self, output_dir="run", sizes=SIZES, *flags):
         """Runs the command; returns the exit code and standard error."""
         with (
             mock.patch.object(trainer_lib, "Trainer") as made,
@@ -129,8 +129,23 @@ class VocabularyTest(folders.TestCase):
                 f"--output_dir={self.folder / output_dir}",
                 f"--warm_start_from={self.base}",
                 f"--hparams={sizes}",
+                *flags,
             )
         return code, err
+
+    @parameterized.parameters(
+        ([SIZES, "--random_seed=8"], "random_seed .*run is trained with 9. "),
+        ([f"{SIZES},label_smoothing=0.5"], "label_smoothing` has no effect"),
+        ([f"{SIZES},alpha=2"], ""),
+    )
+    def test_a_run_keeps_the_settings_it_was_trained_with(self, given, words):
+        self.train("run", SIZES, "--random_seed=9", "--train_steps=7")
+        (self.run_dir / "ckpt-7.npz").touch()
+        code, err = self.train("run", *given, "--train_steps=7")
+        self.assertEqual(code, 2 if words else 0, err)
+        self.assertRegex(err, words or "alpha was")
+        flags = (self.run_dir / "flags.txt").read_text("utf-8")
+        self.assertIn("--random_seed=9\n", flags)
 
     def assert_goes_on(self):
         """Checks that the run is accepted, and which data are prepared."""
@@ -152,9 +167,7 @@ class VocabularyTest(folders.TestCase):
         with mock.patch.object(self, "base", another):
             code, err = self.train()
         self.assertEqual(code, 2)
-        self.assertRegex(
-            err, "no effect: .*run is trained, from .*/base. Leave"
-        )
+        self.assertRegex(err, "no effect: .*run is trained with .*/base. Leave")
         shutil.rmtree(another)
         self.assert_goes_on()
         shutil.rmtree(self.data_dir)  # as on another machine

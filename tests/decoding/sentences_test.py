@@ -154,6 +154,7 @@ class SplitTest(parameterized.TestCase):
         ("<!--->a<!-->b<!-- c -- d --!>e", ["a", "b", "e"]),
         ("<hr-x translate=no>a</hr-x>b<image translate=no>c", ["b", "c"]),
         ("<xmp><b></xmp>a</3 b", ["a</3 b"]),
+        ("a &#0" + "9" * 5000 + ";", ["a \ufffd"]),
     )
     def test_text_of_html(self, text, expected):
         self.assertEqual(sentences.split_html(text, "en").texts, expected)

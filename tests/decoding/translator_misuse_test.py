@@ -86,3 +86,5 @@ class MisuseTest(tf.test.TestCase, parameterized.TestCase):
                 errors.UserError, r"Translator.load\(path\) loads both"
             ):
                 translator_lib.Translator(*arguments)
+            with self.assertRaisesRegex(errors.UserError, "an engine alone"):
+                translator_lib.Translator(*arguments or [8], engine=object())

@@ -86,11 +86,6 @@ REFUSED = {
     "two_norms": ({"layer_preprocess_sequence": "n"}, "has two norms"),
     "localness": ({"localness": "query"}, "localness query"),
     "window": ({"attention_window": 3}, "window 3"),
-    "heads": ({"attention_window_heads": 3}, "keys of 3 heads"),
-    "direction": (
-        {"encoder_attention_direction": "split"},
-        "direction split",
-    ),
     "alibi": ({"self_attention_type": "dot_product_alibi"}, "ALiBi"),
     "transformer_xl": (
         {"self_attention_type": "dot_product_transformer_xl"},

@@ -35,7 +35,7 @@ def loops(kind, layer, x, memory, allowed, weights=None, **changes):
     names = "window", "heads_window", "direction", "localness"
     changes |= {name: case[name] for name in names if name in case}
     if kind == "fixed":
-        changes["localness"], changes["localness_window"] = case["localness"]
+        changes |= {"localness": kind, "localness_window": case["localness"]}
     if case.get("score") == "feature_wise":
         changes["score"] = "feature_wise"
     if kind in ("alibi", "rotary", "kerple", "fire", "transformer_xl"):

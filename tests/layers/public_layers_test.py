@@ -69,7 +69,7 @@ SCHEMES = {
     "Additive": {},
     "FeatureWise": {},
     "HeadWindow": {"heads": 3},
-    "Localness": {"kind": "query"},
+    "Localness": {"window": "query"},
 }
 # In tests/backends.
 ELSEWHERE = "RelativeMultiHeadAttention"

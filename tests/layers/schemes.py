@@ -52,7 +52,7 @@ KINDS = {
     "k_apart": {"max_relative_position": 3, "max_relative_position_right": 1},
     "k_before": {"max_relative_position": 1, "max_relative_position_right": 0},
     "k_after": {"max_relative_position": 0, "max_relative_position_right": 2},
-    "fixed": {"localness": ("fixed", 3)},
+    "fixed": {"localness": 3},
     "layer": {"localness": "layer"},
     "query": {"localness": "query"},
     "layer_relative": {"localness": "layer"} | _RELATIVE,

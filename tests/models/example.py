@@ -36,8 +36,7 @@ VARIANTS = {
     # In the encoder, in all layers of both stacks, and in one layer.
     "localness_fixed": f"{_SINUSOIDS},localness=fixed,localness_window=3",
     "localness_layer": "localness=layer,localness_layers=0,attention_window=2",
-    "localness_query": "localness=query,encoder_attention_direction=split,"
-    "localness_layers=1",
+    "localness_query": "localness=query,localness_layers=1",
     # Buckets from 0, 1, 2 and 4 on in each direction of the encoder.
     "t5_bias": "self_attention_type=dot_product_relative_bias,"
     "relative_attention_num_buckets=8,relative_attention_max_distance=6",
@@ -56,14 +55,9 @@ VARIANTS = {
     "relative_decoder": "self_attention_type=dot_product,pos=emb,max_length=4,"
     "decoder_self_attention_type=dot_product_relative,decoder_pos=none",
     "no_decoder_positions": f"{_SINUSOIDS},decoder_pos=none",
-    "window": f"{_SINUSOIDS},attention_window=1,"
-    "encoder_attention_direction=backward",
-    # In one layer of two, and with relative positions.
-    "convolutional": "attention_window=1,attention_window_heads=3,"
-    "attention_window_layers=1",
-    # In all layers of both stacks.
-    "window_of_heads": f"{_SINUSOIDS},attention_window_heads=3",
-    "directions": "encoder_attention_direction=split",
+    # In all layers of both stacks, and in one layer of two.
+    "window": f"{_SINUSOIDS},attention_window=1",
+    "convolutional": "attention_window=1,attention_window_layers=1",
 }
 INPUTS = np.array([[5, 7, 11, 3, 1], [13, 2, 1, 0, 0], [22, 1, 0, 0, 0]])
 TARGETS = np.array(

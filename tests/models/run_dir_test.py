@@ -170,7 +170,7 @@ class SameArchitectureTest(parameterized.TestCase):
         ("", "pos=none", "pos=timing .now none"),
         ("pos=emb", "max_length=41", "max_length=256 .now 41"),
         ("", "heads_share_relative_embedding=1", "heads_share_relative"),
-        ("", "encoder_attention_direction=split", "encoder_attention_dir"),
+        ("", "attention_window=3", "attention_window"),
         ("", "localness=query", "localness"),
     )
     def test_other_weights_or_layers_are_an_error(self, old, change, words):

@@ -42,6 +42,7 @@ class QueriesTest(parameterized.TestCase):
         (b"lines=a",),
         (b'{"lines": ["\xff"]}',),
         (b"[" * 100_000,),
+        ('{"lines": []}'.encode("utf-16"),),
         (b'["a"]',),
         (b'{"lines": ["a\\ud83d"]}',),  # half a character
         (b'{"\\udcff": 1}',),

@@ -33,7 +33,7 @@ from relpos_tf.layers import checks
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
 
-KINDS = ("fixed", "layer", "query")
+LEARNED = ("layer", "query")
 _SMALLEST_WINDOW = 1.0
 
 
@@ -42,19 +42,21 @@ class Localness(scheme.Scheme):
     """Adds the Gaussian bias G to the logits.
 
     Args:
-        kind: str. "fixed", "layer" or "query": the kind of the window.
-        window: float. The window of the kind "fixed".
+        window: float or str. The window, twice sigma; or "layer" or "query",
+            for each of which it is predicted.
 
     Raises:
-        UserError: an unknown kind, or a window below 1.
+        UserError: another word, or a window below 1.
 
     Reference:
         [Yang et al., 2018](https://arxiv.org/abs/1810.10182), section 3.
     """
 
-    def __init__(self, kind: str, window: float = 10):
-        self.kind = checks.choice("kind", kind, KINDS)
-        self.window = checks.number("window", window, least=_SMALLEST_WINDOW)
+    def __init__(self, window: float | str):
+        if isinstance(window, str):
+            self.window: float | str = checks.choice("window", window, LEARNED)
+        else:
+            self.window = checks.number("window", window, _SMALLEST_WINDOW)
 
     def build(self, layer: keras.layers.Layer) -> None:
         size, heads = layer.hidden_size, layer.num_heads
@@ -69,9 +71,9 @@ class Localness(scheme.Scheme):
         add("position_hidden", size, size)  # W_p
         # Not in bfloat16, which is not exact above 256.
         add("position_vectors", size, heads, autocast=False)  # u_p
-        if self.kind == "layer":
+        if self.window == "layer":
             add("window_hidden", size, size)  # W_d
-        if self.kind != "fixed":
+        if self.window in LEARNED:
             add("window_vectors", size, heads, autocast=False)  # u_d
 
     def bias(
@@ -88,9 +90,9 @@ class Localness(scheme.Scheme):
         # The first key has another position if padding is on the left.
         first = tf.reduce_min(tf.where(mask, positions, pairs.keys), -1)
         first = tf.cast(tf.where(first < pairs.keys, first, 0), share.dtype)
-        window = tf.cast(self.window, share.dtype)
-        if self.kind != "fixed":
-            if self.kind == "layer":
+        window = self.window
+        if window in LEARNED:
+            if window == "layer":
                 hidden = self._hidden("window_hidden", _means(keys, mask))
             window = size * self._share("window_vectors", hidden)
             window = tf.expand_dims(tf.maximum(window, _SMALLEST_WINDOW), -1)
@@ -118,7 +120,7 @@ class Localness(scheme.Scheme):
         return tf.transpose(tf.reshape(numbers, shape), [0, 2, 1])
 
     def summary(self) -> str:
-        return f"localness {self.kind}"
+        return f"localness {self.window}"
 
 
 def _means(keys, mask):
