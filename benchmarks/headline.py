@@ -2,7 +2,7 @@
 
     python benchmarks/headline.py runs/headline
 
-`make headline` trains the run, 500 of the recipe's 12,000 updates. The exit
+`make headline` trains the run, 500 of the recipe's 8,000 updates. The exit
 code is 1 if a score of the development set is outside of its band.
 """
 

@@ -87,7 +87,7 @@ def transformer_relative_multi30k() -> hparam.HParams:
 
     The recipe for some ten thousand pairs of short lines.
 
-    Cost: two and a half hours of one core. Score: 39.99 BLEU on
+    Cost: 100 minutes of one core. Score: 39.99 BLEU on
     test_2016_flickr (40.45 tokenized), the mean of three seeds, and 40.73
     (41.20) with an earlier order of pairs; 61.10 (62.14) English to French,
     one seed; measured by us (docs/results.md).
