@@ -147,9 +147,7 @@ def train(problem, hparams, output_dir: str) -> None:
         command.log_to(os.path.join(output_dir, run_dir.LOG))
     vocab_size = problem.manifest(FLAGS.data_dir)["vocab_size"]
     hparams = hparams.replace(vocab_size=vocab_size)
-    steps = max(run_dir.all_steps(output_dir), default=0)
-    total = 0 if is_scored_only else config.train_steps or hparams.train_steps
-    if is_trained and steps >= total:  # Nothing is left to train.
+    if is_trained:
         hparams = with_training_of(run, hparams)
     if is_scored_only:
         run_setup.check_same_run(run, hparams, problem, FLAGS.data_dir)
@@ -192,7 +190,11 @@ def check_resumed(run: run_dir.RunDir) -> None:
 def with_training_of(
     run: run_dir.RunDir, hparams: hparam.HParams
 ) -> hparam.HParams:
-    """Returns the hparams with those of a training that is over."""
+    """Returns the hparams with those of the run's training if it is over."""
+    steps = max(run_dir.all_steps(run.path), default=0)
+    total = FLAGS.train_steps or hparams.train_steps
+    if FLAGS.schedule != "evaluate" and steps < total:
+        return hparams
     own = run.read_hparams()
     kept = {name: getattr(own, name) for name in hparam.training_fields()}
     for name, value in fields.parse(FLAGS.hparams, hparam.HParams).items():
