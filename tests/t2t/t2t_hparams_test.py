@@ -55,9 +55,6 @@ SETS = {
     "transformer_base_v1": V1,
     "transformer_base_v2": V2,
     "transformer_big": BASE | BIG,
-    "transformer_small": BASE
-    | TINY
-    | {"hidden_size": 256, "filter_size": 1024},
     "transformer_tiny": BASE | TINY,
 }
 
