@@ -11,7 +11,7 @@
 | `transformer_learned` | learned absolute positions |
 | `transformer_vaswani_base`, `transformer_vaswani_big` | Vaswani et al. 2017 |
 | `transformer_localness_{fixed,layer,query}` | Yang et al. 2018 |
-| `transformer_{base,base_v1,base_v2,big,small,tiny}_t2t` | tensor2tensor |
+| `transformer_{base,base_v1,base_v2,big,tiny}_t2t` | tensor2tensor |
 | `transformer_relative{,_big,_tiny}_t2t` | tensor2tensor, relative positions |
 
 Other positions are fields of any set, see `docs/positions.md`. To add a set of

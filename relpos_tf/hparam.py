@@ -373,13 +373,6 @@ def model_fields() -> list[str]:
     return names[: names.index("activation_dtype")]
 
 
-def training_fields() -> list[str]:
-    """Returns the fields that training alone uses, in their order."""
-    names = list(field_types())
-    first = names.index("layer_prepostprocess_dropout")
-    return names[first : names.index("batch_size")]
-
-
 def differences(first: HParams, second: HParams) -> dict[str, tuple[Any, Any]]:
     """Returns `{name: (first's value, second's)}` where the two differ."""
     a, b = first.to_dict(), second.to_dict()

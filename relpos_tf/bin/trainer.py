@@ -127,8 +127,7 @@ def train(problem, hparams, output_dir: str) -> None:
     hosts = hosts_lib.Hosts(strategy)
     run_setup.check_same_start(hosts, FLAGS.flag_values_dict(), hparams)
     run, start = run_dir.RunDir(output_dir), FLAGS.warm_start_from
-    is_trained = run.is_trained()
-    if is_trained:
+    if run.is_trained():
         check_resumed(run)
         start = output_dir  # The run that it started from is no longer needed.
         config = dataclasses.replace(config, random_seed=FLAGS.random_seed)
@@ -147,7 +146,7 @@ def train(problem, hparams, output_dir: str) -> None:
         command.log_to(os.path.join(output_dir, run_dir.LOG))
     vocab_size = problem.manifest(FLAGS.data_dir)["vocab_size"]
     hparams = hparams.replace(vocab_size=vocab_size)
-    if is_trained:
+    if run.is_trained():
         hparams = with_training_of(run, hparams)
     if is_scored_only:
         run_setup.check_same_run(run, hparams, problem, FLAGS.data_dir)
@@ -193,15 +192,19 @@ def with_training_of(
     """Returns the hparams with those of the run's training if it is over."""
     steps = max(run_dir.all_steps(run.path), default=0)
     total = FLAGS.train_steps or hparams.train_steps
-    if FLAGS.schedule != "evaluate" and steps < total:
+    first, end = "activation_dtype", "beam_size"
+    if FLAGS.schedule == "evaluate":  # whose batches may be others
+        first, end = "layer_prepostprocess_dropout", "batch_size"
+    elif steps < total:
         return hparams
-    own = run.read_hparams()
-    kept = {name: getattr(own, name) for name in hparam.training_fields()}
+    own = run.read_hparams().to_dict()
+    names = list(own)
+    names = names[names.index(first) : names.index(end)]
+    kept = {name: own[name] for name in names if name != "train_steps"}
     for name, value in fields.parse(FLAGS.hparams, hparam.HParams).items():
         if value != kept.get(name, value):
             raise command.UsageError(
-                f"--hparams: `{name}` has no effect, since nothing is left to "
-                f"train in {run.path}. Received: {value}."
+                f"--hparams: `{name}` has no effect: {run.path} is trained."
             )
     return hparams.replace(**kept)
 

@@ -180,12 +180,12 @@ def _check_runs(results, rows):
         if not one.record:
             continue  # another system, whose training is unknown
         averaged = ", ".join(map(str, one.record["average_of"]))
-        flags = one.run.files.read_flags()
+        weights = one.run.files.read_flags().get("train_weights")
         for fact, value in {
             "updates": row["train_steps"],
             f"target tokens with seed {one.run.seed}": row["target_tokens"],
             "averaged checkpoints": averaged or "none",
-            "train_weights": flags.get("train_weights") or None,
+            "train_weights": "none" if weights == "" else weights,
             **one.run.versions(),
         }.items():
             if value is not None:
