@@ -136,6 +136,7 @@ class VocabularyTest(folders.TestCase):
     @parameterized.parameters(
         ([SIZES, "--random_seed=8"], "random_seed .*run is trained with 9. "),
         ([f"{SIZES},label_smoothing=0.5"], "label_smoothing` has no effect"),
+        ([f"{SIZES},max_length=99"], "max_length` has no effect"),
         ([f"{SIZES},alpha=2"], ""),
     )
     def test_a_run_keeps_the_settings_it_was_trained_with(self, given, words):
