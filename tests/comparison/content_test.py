@@ -353,9 +353,12 @@ class WarningsTest(ContentTestCase):
             one.run.files.write_hparams(hparams)
         versions = second.run.path / "versions.json"
         versions.write_text(json.dumps({"keras": "2.0"}))
+        for one, weights in ((first, ""), (second, "1,9")):
+            one.run.files.write_flags(f"--train_weights={weights}\n")
         warnings = "".join(self.make(first, second, same)["warnings"])
         for words in (
             "; 2.0 (abs seed 1).",
+            "train_weights: none (rel seed 1); 1,9 (abs seed 1).",
             "equal hparams: abs, b.",
         ):
             self.assertIn(words, warnings)
