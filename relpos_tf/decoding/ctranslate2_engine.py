@@ -43,8 +43,6 @@ VOCABULARY = "shared_vocabulary.json"
 # sentences and two models above, 3 changed nothing, and with 1 three more
 # sentences differed.
 PATIENCE = 2
-# Exceptions from a damaged export.
-_DAMAGE = KeyError, OSError, RuntimeError, TypeError, ValueError
 
 
 def package() -> Any:
@@ -86,11 +84,10 @@ class CTranslate2Engine(engines.ExportEngine):
                 pathlib.Path(folder, VOCABULARY).read_text(encoding="utf-8")
             )
             self.translator = translator(self.name, device="auto")
-        except _DAMAGE as error:
-            reason = " ".join(str(error).split())
+        except engines.DAMAGE as error:
             raise errors.UserError(
                 f"Expected a complete export for {FORMAT}. "
-                f"Received: {folder} ({reason})."
+                f"Received: {folder} ({' '.join(str(error).split())})."
             ) from error
         self._ids = {token: i for i, token in enumerate(self._tokens)}
 

@@ -32,6 +32,8 @@ BATCH_LINES = 128
 BATCH_IDS = 16384
 # What ends a line, which byte pieces can spell. Also for RE2.
 LINE_END = r"[\r\n]"
+# What packages raise for a damaged export.
+DAMAGE = KeyError, OSError, RuntimeError, TypeError, ValueError
 BLANK = f"[{spelling.BLANKS}]*"  # for RE2
 
 

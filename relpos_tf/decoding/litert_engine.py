@@ -27,8 +27,6 @@ MODEL = "model.tflite"
 # The signatures of the model: the best translation, and those of all beams.
 BEST = "translate"
 ALL = "translate_n_best"
-# Exceptions from a damaged export.
-_DAMAGE = KeyError, OSError, RuntimeError, TypeError, ValueError
 
 
 def package() -> Any:
@@ -63,7 +61,7 @@ class Program:
                 name: self._interpreter.get_signature_runner(name)
                 for name in self._interpreter.get_signature_list()
             }
-        except _DAMAGE as error:
+        except engines.DAMAGE as error:
             raise errors.UserError(
                 "Expected a model for LiteRT. Received: another file, or a "
                 f"damaged one ({' '.join(str(error).split())})."

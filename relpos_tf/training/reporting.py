@@ -5,6 +5,7 @@ import importlib.util
 import itertools
 import logging
 import time
+from collections.abc import Generator
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -177,28 +178,26 @@ class SummaryWriter:
         self._writer.flush()
 
 
-class Profiler:
-    """Profiles ten steps, after those that trace and allocate.
+def profile(directory: str) -> Generator[None, None, None]:
+    """Profiles ten updates, after ten that trace and allocate.
+
+    `next` is called at first and before each update, and `close` at the end: a
+    stopped run, too, has its profile, or is told that there is none.
 
     Args:
-        directory: str. Gets the profile, for TensorBoard.
+        directory: str. Gets the profile, for TensorBoard; "": there is none.
     """
+    import tensorflow as tf  # slow, and not needed above
 
-    def __init__(self, directory: str):
-        self._directory, self._steps = directory, 0
-
-    def count(self, is_last: bool) -> None:
-        """Counts a step; starts and stops the profile when due."""
-        import tensorflow as tf  # slow, and not needed above
-
-        first, last = 10, 20
-        self._steps += 1
-        if self._steps == first and not is_last:
-            tf.profiler.experimental.start(self._directory)
-        elif self._steps == last or (is_last and first < self._steps < last):
-            tf.profiler.experimental.stop()
-        elif is_last and self._steps <= first:
-            _log.warning("No profile: it begins after %d updates.", first)
+    if directory:
+        try:
+            yield from [None] * 11
+        except GeneratorExit:
+            _log.warning("No profile: it begins after ten updates.")
+            raise
+        with tf.profiler.experimental.Profile(directory):
+            yield from [None] * 10
+    yield from itertools.repeat(None)
 
 
 def examples(*texts: Sequence[str]) -> str:

@@ -102,9 +102,7 @@ class Trainer:
             self._state.restore(config.warm_start_from)
         self._restored_step = self.step
         self._summaries = reporting.SummaryWriter(run)
-        self._profiler = None
-        if hosts.is_chief and config.profile:
-            self._profiler = reporting.Profiler(f"{run.path}/profile")
+        self._profile = f"{run.path}/profile" * config.profile * hosts.is_chief
 
     @property
     def step(self) -> int:
@@ -134,13 +132,14 @@ class Trainer:
                 unless the first update was interrupted.
         """
         # Several hosts can only stop together; `signals.pending` says when.
-        with signals.held(), self._hosts.explain_failures():
+        with (
+            signals.held(),
+            self._hosts.explain_failures(),
+            contextlib.closing(reporting.profile(self._profile)) as profile,
+        ):
+            next(profile)
             if self._hosts.is_chief:
-                # A resumed run repeats what is removed here.
-                self.run.truncate(self.step)
-                self._protect()
-                if self.config.evaluates:
-                    _ = self._evaluation_data  # Errors are raised now.
+                self._prepare()
             is_over = self._has_ended()
             reader = self._reader()
             if self.step < self.total_steps:
@@ -160,6 +159,7 @@ class Trainer:
             terminal.show(lambda: "Building the graph of the first step.")
             while not is_over and self.step < self.total_steps:
                 inputs = [next(batches) for _ in range(self._accumulated)]
+                next(profile)
                 with first(), self._telling_of_new_shapes(inputs):
                     result = step_fn(*inputs)
                 first = contextlib.nullcontext
@@ -189,6 +189,13 @@ class Trainer:
             if is_over and self._hosts.is_chief:
                 _log.info("Stopping: %s.", self._stopping)
             self._hosts.final_barrier()
+
+    def _prepare(self) -> None:
+        """Removes what a resumed run repeats; raises errors of evaluation."""
+        self.run.truncate(self.step)
+        self._protect()
+        if self.config.evaluates:
+            _ = self._evaluation_data
 
     def _reader(self) -> batches_lib.Reader:
         """Returns what reads the training batches that the hparams ask for."""
@@ -311,26 +318,20 @@ class Trainer:
         return self._epoch_sizes[epoch]
 
     def _report(self, progress, plan, batch):
-        """Logs a line when one is due; else shows one on a terminal.
-
-        Counts the step for the profile, if there is one.
-        """
-        step = self.step
+        """Logs a line when one is due; else shows one on a terminal."""
 
         def line():
             epoch, position = self._state.own_place(batch)
             used = position / self._epoch_size(plan, epoch)
-            return progress.line(step, epoch + used)
+            return progress.line(self.step, epoch + used)
 
-        if self._profiler:
-            self._profiler.count(is_last=step == self.total_steps)
         if not self._is_due(self.config.log_step_count_steps):
             terminal.show(line, is_logged=True)
             return
         _log.info("%s", line())
-        rate = schedules.learning_rate(self.hparams)(step - 1)
-        event = progress.report(step, float(rate))
-        self._record({"step": step, "split": "train"} | event)
+        rate = schedules.learning_rate(self.hparams)(self.step - 1)
+        event = progress.report(self.step, float(rate))
+        self._record({"step": self.step, "split": "train"} | event)
 
     def _record(self, event: dict[str, Any]) -> None:
         """Writes an event to the run's metrics and for TensorBoard."""

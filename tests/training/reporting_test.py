@@ -169,15 +169,16 @@ class SummaryWriterTest(folders.TestCase):
         self.assertEqual(os.listdir(self.folder), ["metrics.jsonl"])
 
 
-class ProfilerTest(parameterized.TestCase):
-    @parameterized.parameters((9, 0), (10, 0), (11, 1), (20, 1), (25, 1))
-    def test_a_profile_is_written_once_ten_steps_were_made(self, steps, found):
+class ProfileTest(parameterized.TestCase):
+    @parameterized.parameters((0, 0), (10, 0), (11, 1), (20, 1), (25, 1))
+    def test_a_profile_is_written_once_ten_updates_were_made(self, made, found):
         folder = pathlib.Path(self.create_tempdir().full_path)
-        profiler = reporting.Profiler(str(folder))
+        profile = reporting.profile(str(folder))
         with self.assertLogs("relpos_tf") as logs:
             reporting._log.info("begins")
-            for step in range(1, steps + 1):
-                profiler.count(step == steps)
+            for _ in range(1 + made):
+                next(profile)
+            profile.close()
         self.assertLen(list(folder.rglob("*.xplane.pb")), found)
-        is_told = "No profile: it begins after 10 " in logs.output[-1]
+        is_told = "No profile: it begins after ten " in logs.output[-1]
         self.assertEqual(is_told, not found)
