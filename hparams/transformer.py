@@ -116,7 +116,7 @@ def transformer_multi30k() -> hparam.HParams:
     embeddings, dropout .3, 8,000 updates of 8,192 tokens with padding, the
     mean of the checkpoints at the ends of the last ten epochs.
 
-    Cost: 80 minutes of one core. Score: 39.98 BLEU on test_2016_flickr
+    Cost: 90 minutes of one core. Score: 39.98 BLEU on test_2016_flickr
     (40.39 tokenized), the mean of three seeds (docs/results.md).
     """
     return transformer_base().replace(
