@@ -303,14 +303,9 @@ def tune(
 
     runs_lib.train(runs, trainer_flags(), train_steps, folder / "logs")
     tokenize = scores.asked_tokenizer(FLAGS, runs[0].files)
-    chosen, tried = tuning.choose(
+    return tuning.choose(
         tuning.score(runs, grid, train_steps, FLAGS.data_dir, folder, tokenize)
     )
-    for one in tried:
-        command.logger().info(
-            "%s: %s is the best point.", one["label"], one["chosen"]
-        )
-    return chosen, tried
 
 
 def report(

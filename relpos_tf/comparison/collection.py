@@ -51,7 +51,6 @@ def collect(
         runs = [run for run in runs if runs_lib.is_finished(run, train_steps)]
     _missing(planned, runs)
     problem = common_problem(runs)
-    check_labels(runs)
     sets = open_test_sets(data_dir, problem, use_test_set)
     warnings = []
     if use_test_set and sets[0].name == "dev":
@@ -148,18 +147,3 @@ def common_problem(runs: Sequence[runs_lib.Run]) -> dict[str, Any]:
                 )
         first["data"] |= other["data"]
     return first
-
-
-def check_labels(runs: Sequence[runs_lib.Run]) -> None:
-    """Raises UserError if runs of one label were trained otherwise."""
-    firsts: dict[str, tuple[pathlib.Path, dict[str, Any]]] = {}
-    for run in runs:
-        own = run.files.read_hparams().to_dict()
-        own["train_weights"] = run.files.read_flags().get("train_weights", "")
-        path, first = firsts.setdefault(run.label, (run.path, own))
-        if changed := [name for name in own if own[name] != first[name]]:
-            raise errors.UserError(
-                "Expected the same hparams and weights for all runs of "
-                f"{run.label}. Received: {path} and {run.path}, which differ "
-                f"in {', '.join(changed)}."
-            )

@@ -21,12 +21,9 @@ from relpos_tf.problems import test_sets
 from relpos_tf.training import metrics
 
 _WITHOUT_SPREAD = (
-    "exact_match",
-    "length_ratio",
-    "brevity_penalty",
-    "steps_per_second",
-    "tokens_per_second",
-)
+    "exact_match length_ratio brevity_penalty steps_per_second "
+    "tokens_per_second"
+).split()
 
 
 def make(
@@ -221,8 +218,12 @@ def _check_labels(by_label, hparams):
 
 
 def _doubts(results, sets, tokenize):
-    """Returns the warnings about translations."""
+    """Returns the warnings about references and translations."""
     return [
+        f"{one.name}: {line}"
+        for one in sets
+        for line in metrics.reference_warnings(one.references, tokenize)
+    ] + [
         f"{result.run.title}, {one.name}: {line}"
         for result in results
         for one in sets

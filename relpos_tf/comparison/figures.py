@@ -20,20 +20,10 @@ _GREY, _PALE = "#6b6b6b", "#e3e3e3"
 # The colours of Okabe and Ito, which colour-blind people can tell apart, with
 # a darker yellow.
 _COLOURS = (
-    "#0072b2",
-    "#d55e00",
-    "#009e73",
-    "#cc79a7",
-    "#b8860b",
-    "#56b4e9",
-    "#7f3c8d",
-    "#222222",
-)
+    "#0072b2 #d55e00 #009e73 #cc79a7 #b8860b #56b4e9 #7f3c8d #222222"
+).split()
 _MARKERS = "osD^vP<>"
 _DASHES = "-", "--", "-.", ":"
-# For a page that may be 400 pixels wide, where a point is 1.1 pixels.
-PAGE_WIDTH = 4.5  # inches
-_SMALLEST_TEXT = 9  # points
 _LONGEST_NAME = 28
 
 
@@ -197,7 +187,7 @@ def _svg(draw, height, labels=(), grid="y", **names) -> str:
         "axes.spines.left": False,
         "axes.spines.right": False,
         "axes.spines.top": False,
-        "font.size": _SMALLEST_TEXT,
+        "font.size": 9,  # the smallest
         "legend.frameon": False,
         "svg.fonttype": "path",  # the same image whatever fonts are installed
         "svg.hashsalt": "relpos_tf",  # the same file for the same data
@@ -210,7 +200,8 @@ def _svg(draw, height, labels=(), grid="y", **names) -> str:
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         # A character that no font has is drawn as a box.
         warnings.filterwarnings("ignore", "Glyph .* missing from")
-        size = PAGE_WIDTH, height
+        # For a page that may be 400 pixels wide, where a point is 1.1 pixels.
+        size = 4.5, height  # inches
         drawing = figure.Figure(figsize=size, layout="constrained")
         axes = drawing.add_subplot(**names)
         draw(axes)

@@ -91,7 +91,7 @@ def start(arguments: Sequence[str], log: pathlib.Path) -> subprocess.Popen:
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env=_ENVIRONMENT | ours,
+            env=ours | _ENVIRONMENT,
         )
 
 

@@ -58,8 +58,8 @@ def parse(items: Sequence[str]) -> list[Output]:
             label and set are translations by several models of this system.
 
     Raises:
-        UserError: there is no such file, or there are not as many files of
-            one set as of another.
+        UserError: there is no such file, or one twice, or there are not as
+            many files of one set as of another.
     """
     found: dict[str, dict[str, list[pathlib.Path]]] = {}
     for item in filter(None, map(str.strip, items)):
@@ -67,13 +67,15 @@ def parse(items: Sequence[str]) -> list[Output]:
         label, _, name = left.partition(":")
         # Brackets stand for themselves.
         names = sorted(glob.glob(pattern.replace("[", "[[]")))
-        if not label or not names:
+        own = found.setdefault(label, {}).setdefault(name, [])
+        new = [path for path in map(pathlib.Path, names) if path not in own]
+        if not label or not names or len(new) < len(names):
             raise errors.UserError(
                 "Expected LABEL=FILE, or LABEL:TEST_SET=FILE for a further "
-                f"test set. Received: {item!r}, which has no file."
+                f"test set, each file once. Received: {item!r}, of whose "
+                f"{len(names)} files {len(new)} are new."
             )
-        own = found.setdefault(label, {}).setdefault(name, [])
-        own.extend(map(pathlib.Path, names))
+        own.extend(new)
     outputs = []
     for label, by_set in found.items():
         if len(set(map(len, by_set.values()))) > 1:

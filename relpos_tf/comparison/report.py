@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+import tabulate  # comes with sacreBLEU
+
 from relpos_tf.comparison import figures
 from relpos_tf.comparison import pairwise
 from relpos_tf.comparison import two_way
@@ -36,7 +38,10 @@ _COLUMNS = {
 # A terminal may have 80 columns.
 _FILES_ONLY = {"chrF++", "TER", "brevity penalty", "steps/s"}
 # Files for a paper, of which an earlier report may have more.
-_OF_PAPER = re.compile(r"(scores|differences|lengths|curves)(-.*)?\.\w{3}")
+_OF_PAPER = re.compile(
+    r"(scores|differences)(-test_\w+)?\.(csv|tex)|"
+    r"(scores|lengths|curves)-\d\.svg"
+)
 _TEMPLATES = pathlib.Path(__file__).parent / "templates"
 _MISSING = "–"
 
@@ -68,8 +73,6 @@ def write(report: Mapping[str, Any], folder: pathlib.Path) -> None:
 
 def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
     """Returns the files for a paper: tables, figures and the set-up."""
-    import tabulate  # comes with sacreBLEU
-
     found = {"setup.txt": f"{report['setup']}\n"}
     pairs = itertools.chain(*report["pairs_by_measure"].values())
     tables = {
@@ -77,10 +80,12 @@ def _of_paper(report: Mapping[str, Any]) -> dict[str, str]:
         "differences": differences([*report["pairs"], *pairs]),
     }
     for one in report["further_test_sets"]:
-        name = one["name"].replace("/", "_")
+        name = one["name"]
         tables[f"scores-{name}"] = scores(report, one["summary"])
         tables[f"differences-{name}"] = differences(one["pairs"])
     for name, table in tables.items():
+        if len(table) == 1:  # no pairs, and no table of LaTeX
+            continue
         table = [[*map(terminal.printable, row)] for row in table]
         content = io.StringIO()
         csv.writer(content, lineterminator="\n").writerows(table)
@@ -139,8 +144,6 @@ def page(report: Mapping[str, Any]) -> str:
 
 def table(report: Mapping[str, Any]) -> str:
     """Returns the scores as lines for a terminal."""
-    import tabulate  # comes with sacreBLEU
-
     tables = {"": report["summary"]}
     tables |= {x["name"]: x["summary"] for x in report["further_test_sets"]}
     text = ""

@@ -27,8 +27,6 @@ _log = logging.getLogger("relpos_tf")
 _WITH_SEED = re.compile(r"(.+)-seed(\d+)")
 # Flags of the trainer on which the final model depends, beside its hparams.
 _COMPARED_FLAGS = "random_seed", "problem", "train_weights"
-# The same where checkpoints are averaged: it decides which ones there are.
-_FLAG_OF_AVERAGES = "local_eval_frequency"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,14 +144,33 @@ def find(text: str) -> list[Run]:
             one of several runs of a label.
 
     Raises:
-        UserError: there is no such run, or the same label and seed twice.
+        UserError: there is no such run, or the same label and seed twice, or
+            runs of one label were trained otherwise.
     """
     runs = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         label, folders = _label_and_folders(item)
         runs += [_read(folder, label) for folder in folders]
     variants_lib.check_labels([run.name for run in runs])
+    _check_alike(runs)
     return runs
+
+
+def _check_alike(runs):
+    """Raises UserError if runs of one label were trained otherwise."""
+    firsts: dict[str, tuple[pathlib.Path, dict[str, Any]]] = {}
+    for run in runs:
+        own = run.files.read_hparams().to_dict()
+        own["train_weights"] = run.files.read_flags().get("train_weights", "")
+        for name in variants_lib.NOT_OF_SETS:
+            del own[name]
+        path, first = firsts.setdefault(run.label, (run.path, own))
+        if changed := [name for name in own if own[name] != first[name]]:
+            raise errors.UserError(
+                "Expected the same hparams and weights for all runs of "
+                f"{run.label}. Received: {path} and {run.path}, which differ "
+                f"in {', '.join(changed)}."
+            )
 
 
 def final_checkpoint(run: Run, step: int = 0) -> str:
@@ -211,7 +228,7 @@ def check_resumable(
     listed = [changes[n] for n in changes if n not in variants_lib.NOT_OF_SETS]
     names = [*_COMPARED_FLAGS]
     if hparams.average_checkpoints > 1:
-        names.append(_FLAG_OF_AVERAGES)
+        names.append("local_eval_frequency")  # which decides what there is
     now = dict(flags) | {"random_seed": run.seed}
     listed += [
         f"--{name}={old} (now {now[name]})"

@@ -59,15 +59,12 @@ def score(
     Raises:
         UserError: a run cannot be scored.
     """
+    _check_all(runs, [x for x in runs if runs_lib.is_finished(x, train_steps)])
     problem = collection.common_problem(runs)
     tokenize = metrics.tokenizer_of(problem["target_language"], tokenize)
     (dev,) = collection.open_test_sets(data_dir, problem, False)
     results = scoring.score(runs, train_steps, [dev], folder / FOLDER)
-    if len(results) < len(runs):
-        raise errors.UserError(
-            f"Expected scores of all {len(runs)} runs of the grid. Received: "
-            f"{len(results)}. See the logs named above, and run it again."
-        )
+    _check_all(runs, [one.run for one in results])
     return [
         PointScore(
             variant,
@@ -79,6 +76,16 @@ def score(
         )
         for variant, result in zip(variants, results, strict=True)
     ]
+
+
+def _check_all(runs, found):
+    """Raises UserError unless all runs are found."""
+    if missing := [run.title for run in runs if run not in found]:
+        raise errors.UserError(
+            f"Expected results of all {len(runs)} runs of the grid. Received: "
+            f"none of {', '.join(missing)}. See the logs named above; run it "
+            "again, or remove their points from --grid."
+        )
 
 
 def choose(

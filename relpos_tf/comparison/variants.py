@@ -24,10 +24,7 @@ PRESETS: dict[str, tuple[tuple[str, str], ...]] = {
         ("keys+values", ""),
         ("keys", "add_relative_to_values=false"),
         ("values", "add_relative_to_keys=false"),
-        (
-            "neither",
-            "add_relative_to_keys=false,add_relative_to_values=false",
-        ),
+        ("neither", "add_relative_to_keys=false,add_relative_to_values=false"),
     ),
     "length": (
         ("relative", ""),

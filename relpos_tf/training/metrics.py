@@ -146,12 +146,8 @@ def corpus_bleu(
     chrf_score = chrf().corpus_score(*sides)
     equal = exact_matches(hypotheses, references)
     empty_lines = sides[0].count("")
-    warnings = doubts(hypotheses, references, tokenize)
-    as_it_is = hypotheses, list(map(list, _columns(references)))
-    if as_it_is != sides:
-        raw = bleu(tokenize).corpus_score(*as_it_is).score
-        if abs(raw - bleu_score.score) >= 0.005:  # of what is shown
-            warnings.append(f"The text as it is would have BLEU {raw:.2f}.")
+    warnings = reference_warnings(references, tokenize)
+    warnings += doubts(hypotheses, references, tokenize)
     return Scores(
         bleu=bleu_score.score,
         bleu_signature=str(bleu(tokenize).get_signature()),
@@ -237,9 +233,8 @@ def moses_tokens(
         scale: str. A key of `SCALES`.
 
     Raises:
-        UserError: Moses does not know the language.
+        UserError: see `comparable`.
     """
-    check_moses_language(language)
     normalizer = sacremoses.MosesPunctNormalizer(language)
     tokenizer = sacremoses.MosesTokenizer(language)
 
@@ -341,9 +336,19 @@ def check_references(references: Sequence[Any]) -> None:
 def doubts(
     hypotheses: Sequence[str], references: Sequence[Any], tokenize: str
 ) -> list[str]:
-    """Returns a warning for each reason to distrust scores of translations."""
+    """Returns a warning for each reason to distrust scores of translations.
+
+    Reasons that the references alone give are those of `reference_warnings`.
+    """
     warnings = _format_warnings("hypotheses", hypotheses)
-    warnings += reference_warnings(references, tokenize)
+    sides = comparable(hypotheses, references)
+    as_it_is = list(hypotheses), list(map(list, _columns(references)))
+    if as_it_is != sides:
+        ours, raw = (
+            bleu(tokenize).corpus_score(*x).score for x in (sides, as_it_is)
+        )
+        if abs(raw - ours) >= 0.005:  # of what is shown
+            warnings.append(f"The text as it is would have BLEU {raw:.2f}.")
     if not any(map(spelling.compose, hypotheses)):
         warnings.append(f"All {len(hypotheses)} hypotheses are empty.")
     return warnings

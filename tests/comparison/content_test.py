@@ -1,6 +1,9 @@
 """report.json, of runs whose numbers are known."""
 
 import json
+import unicodedata
+
+import sacrebleu
 
 from relpos_tf import hparam
 from relpos_tf.comparison import content
@@ -330,6 +333,20 @@ class WarningsTest(ContentTestCase):
         updates, seeds = self.make(first, second)["warnings"]
         self.assertIn("in updates: 5 (rel seed 1); 6 (abs seed 2).", updates)
         self.assertIn("Not all labels have the same seeds", seeds)
+
+    def test_references_are_doubted_once_and_scores_with_each_run(self):
+        line = "ein Hügel @-@ ja"
+        other = [unicodedata.normalize("NFD", line)] * 4
+        self.test_set = self.test_set._replace(references=other)
+        results = [self.result("rel", seed) for seed in (1, 2)]
+        for one in results:
+            one.translations["test"][:] = [line] * 4
+        first, *found = self.make(*results)["warnings"]
+        raw = sacrebleu.corpus_bleu([line] * 4, [other], force=True).score
+        self.assertStartsWith(first, "test: 4 lines of the references hold")
+        for own, seed in zip(found[1::2], (1, 2), strict=True):
+            self.assertStartsWith(own, f"rel seed {seed}, test: ")
+            self.assertEndsWith(own, f" would have BLEU {raw:.2f}.")
 
     def test_other_averages_are_reported(self):
         self.assertEmpty(

@@ -41,10 +41,7 @@ class FiguresTest(content_test.ContentTestCase):
         _, axes = self.curve(self.sample())
         self.assertEqual(
             lines_of(axes),
-            {
-                "rel": [[2, 1.25], [5, 12.5]],
-                "abs": [[2, 0.5], [5, 5.0]],
-            },
+            {"rel": [[2, 1.25], [5, 12.5]], "abs": [[2, 0.5], [5, 5.0]]},
         )
 
     def test_no_axis_of_a_measure_goes_below_zero(self):

@@ -18,7 +18,8 @@ WORKS = """
 import os, pathlib, sys
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
 (folder / f"{name}.begun").touch()
-print(os.environ.get("TF_CONFIG"), os.getsid(0) == os.getpid())
+print(*map(os.environ.get, ["TF_CONFIG", "KERAS_BACKEND"]))
+print(os.getsid(0) == os.getpid())
 print("step 9/60  loss 1.5  ")
 (folder / f"{name}.ended").touch()
 """
@@ -61,7 +62,7 @@ class RunTest(JobsTestCase):
         self.log("a").parent.mkdir()
         self.log("a").write_text("of an earlier start\n")
         with (
-            mock.patch.dict(os.environ, {"TF_CONFIG": "{}"}),
+            mock.patch.dict(os.environ, TF_CONFIG="{}", KERAS_BACKEND="jax"),
             self.assertLogs("relpos_tf", "INFO") as logs,
         ):
             jobs.run([self.job("a"), self.job("b")], "Work")
@@ -73,7 +74,8 @@ class RunTest(JobsTestCase):
                 for line in (
                     f"Work {number} of 2: {name}.",
                     # No hosts, and no signals of the terminal.
-                    f"[{number}/2] None True",
+                    f"[{number}/2] None tensorflow",
+                    f"[{number}/2] True",
                     f"[{number}/2] step 9/60  loss 1.5",
                 )
             ],

@@ -49,6 +49,9 @@ class OutputsTest(folders.TestCase):
         with self.assertRaisesRegex(errors.UserError, "one file of x for test"):
             outputs.read(one, [one_set])
 
+        with self.assertRaisesRegex(errors.UserError, "2 files 1 are new"):
+            outputs.parse(["x=s-2.txt", "x=./s-*.txt"])
+
     def test_each_set_has_its_lines(self):
         sets = [
             test_sets.TestSet(x, ["x", "y"], ["u", "v"], self.folder, "")

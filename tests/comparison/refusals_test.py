@@ -50,7 +50,7 @@ def plan(*labels):
 
 
 REFUSALS = (
-    (outputs.parse, ["x=none"], "'x=none' no file"),
+    (outputs.parse, ["x=none"], "'x=none' 0 files 0 are new"),
     (outputs.parse, ["x=a.txt", "x=b.txt", "x:test_2=a.txt"], "2, 1."),
     (read, "x=long.txt", "2 lines long.txt 3."),
     (read, "x:test_2=a.txt", "test, flickr a.txt test_2."),

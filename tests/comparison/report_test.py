@@ -15,6 +15,7 @@ from tests.comparison import content_test
 HOSTILE = "</td></dd><script>alert(1)</script><img src=//x.org onerror=a> &amp;"
 # Elements that have no end.
 OTHERS = "chrF", "chrF++", "TER"
+SUFFIXES = "csv", "tex"
 VOID = frozenset({"meta", "link", "img", "br", "hr"})
 
 
@@ -209,7 +210,7 @@ class ReportHtmlTest(content_test.ContentTestCase):
             row["label"] = label
         row = report["summary"][0] | {"bleu_mean": 12.345, "label": "rel"}
         further = {
-            "name": "multi30k/2017",
+            "name": "test_2017",
             "lines": 2,
             "summary": [row],
             "pairs": [],
@@ -218,23 +219,20 @@ class ReportHtmlTest(content_test.ContentTestCase):
         paper = report_lib.paths(self.folder)[-1]
         latex = (paper / "scores.tex").read_text(encoding="utf-8")
         self.assertRegex(latex, r"\n{}\[a\] .*\n{}\*\\textbackslash{}x1b")
-        lines = (paper / "scores-multi30k_2017.csv").read_text().split("\n")
+        lines = (paper / "scores-test_2017.csv").read_text().split("\n")
         self.assertStartsWith(lines[1], "rel,12.35 ± ")
-        for name in ("scores", "differences"):
-            for suffix in ("csv", "tex"):
-                path = paper / f"{name}-multi30k_2017.{suffix}"
-                self.assertTrue(path.is_file(), path)
+        files = [path.name for path in paper.glob("*-test_2017.*")]
+        # LaTeX has no table without pairs.
+        self.assertCountEqual(
+            files, [f"scores-test_2017.{x}" for x in SUFFIXES]
+        )
         # An earlier report may have had more; files of the user's stay.
-        self.write("paper/main.tex", "mine")
+        self.write("paper/scores-of-mine.tex", "mine")
         report_lib.write(report | {"further_test_sets": []}, self.folder)
         self.assertCountEqual(
             [path.name for path in paper.iterdir()],
-            ["main.tex", "setup.txt"]
-            + [
-                f"{n}.{s}"
-                for n in ("scores", "differences")
-                for s in ("csv", "tex")
-            ],
+            ["scores-of-mine.tex", "setup.txt"]
+            + [f"{n}.{s}" for n in ("scores", "differences") for s in SUFFIXES],
         )
 
     def test_the_figures_are_files_as_well(self):

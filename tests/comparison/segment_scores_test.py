@@ -61,13 +61,13 @@ class SegmentScoresTest(content_test.ContentTestCase):
         rows = {row["label"]: row for row in report["summary"]}
         self.assertIsNone(rows["abs"]["segment_COMET_mean"])
 
-    def test_metrics_whose_names_differ_in_case_keep_their_scores(self):
+    def test_metrics_keep_their_scores_and_names(self):
         (one,), (other,) = self.items(x=[1] * 4), self.items(x=[5] * 4)
-        own = self.read(one, other.replace("COMET", "comet"))
+        own = self.read(one, other.replace("COMET", "comet-2.1"))
         file = self.file("x", test=content_test.REFERENCES)
-        (*_, row) = self.make(self.result("rel", 1), file, segments=own)[
-            "summary"
-        ]
+        report = self.make(self.result("rel", 1), file, segments=own)
+        self.assertIn("comet-2.1: mean of", report_lib.page(report))
+        row = report["summary"][-1]
         found = [row[f"{measure.field}_mean"] for measure in own]
         self.assertEqual(found, [1, 5])
 

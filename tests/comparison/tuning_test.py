@@ -2,9 +2,11 @@
 
 import math
 import pathlib
+from unittest import mock
 
 from absl.testing import parameterized
 
+from relpos_tf import errors
 from relpos_tf import hparam
 from relpos_tf.comparison import grid
 from relpos_tf.comparison import runs
@@ -41,6 +43,18 @@ class TuningTest(parameterized.TestCase):
         ]
         _, (entry,) = tuning.choose(scores)
         self.assertEqual(entry["at_edge"], ["alpha"])
+
+    def test_points_without_a_result_are_named(self):
+        runs_ = [score("alpha=1", 0, 0).run, score("alpha=2", 0, 0, "b").run]
+        with (
+            mock.patch.object(
+                runs, "is_finished", lambda run, _: run.label == "a"
+            ),
+            self.assertRaisesRegex(
+                errors.UserError, "none of b .* from --grid"
+            ),
+        ):
+            tuning.score(runs_, [], 5, "data", pathlib.Path())
 
     @parameterized.parameters(
         ([(20.0, 3.0), (22.0, 9.0), (21.0, 1.0)], 1),

@@ -299,7 +299,6 @@ class RefusalTest(parameterized.TestCase):
         (metrics.corpus_bleu, "aaaaa", "bbb", "5 hyp.* and 3 ref"),
         (metrics.corpus_bleu, "", "", "Received: 0 references"),
         (metrics.corpus_bleu, "aa", ["", " "], "Received: 2 ref"),
-        (tokenized_bleu, "a", "a", "one of cs, de, .*'xx'", "xx"),
         (tokenized_bleu, "ab", "a", "2 hypotheses and 1", "de"),
     )
     def test_refusals(self, call, lines, references, words, *more):
