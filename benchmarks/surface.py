@@ -105,7 +105,7 @@ def main():
             [in_middle(*pair) for pair in zip(lines, wanted, strict=True)]
         )
         kept = sum(
-            bool(re.search(rf"(?<!\w){re.escape(token)}(?!\w)", line))
+            bool(re.search(rf"(?a)(?<!\w){re.escape(token)}(?!\w)", line))
             for token, line in zip(wanted, found, strict=True)
         )
         print(f"{name:24}{kept:12}", flush=True)

@@ -135,10 +135,11 @@ def main(steps=500, lines=500, data_dir="data"):  # lines: of the test set
     problem = registry.problem("translate_ende_phrases")
     problem.prepare(data_dir)  # learns a vocabulary of subwords
     tokens = tokenizer.load(problem.tokenizer_path(data_dir))
-    pairs = [[*map(tokens.encode, pair)] for pair in problem.pairs("train")]
+    pairs = [[*map(tokens.encode, p)] for p in problem.splits["train"](None)]
     model = transformer(tokens.vocab_size)
     losses = train(model, pairs, steps)
-    sources, references = zip(*[*problem.pairs("test")][:lines], strict=True)
+    test = problem.splits["test"](None)
+    sources, references = zip(*[*test][:lines], strict=True)
     found = translate(model, tokens, sources)
     for source, translation in [*zip(sources, found, strict=True)][:5]:
         print(f"{source} -> {translation}")

@@ -11,19 +11,16 @@ one or two tokens that a translation keeps letter by letter, in capitals, or
 without its last sign. Tokens are put at the same share of both sides; half of
 their words are made of parts of the text's. The same --seed writes the same
 files.
-
-Needs nothing but Python.
 """
 
 import argparse
-import bz2
-import gzip
-import lzma
 import os
 import pathlib
 import random
 import string
-import zlib
+
+from relpos_tf import errors
+from relpos_tf.utils import text
 
 LETTERS = string.ascii_lowercase
 # First and last letters of scripts whose words stay as they are.
@@ -32,9 +29,6 @@ EMOJI = (
     *("\U0001f600\U0001f64f", "\U0001f300\U0001f5ff", "\U0001f680\U0001f6ff"),
     *("\u2600\u26ff", "\u2700\u27bf", "\U0001f900\U0001f9ff"),
 )
-# Compressed files, by their first bytes.
-PACKED = {b"\x1f\x8b": gzip, b"BZh": bz2, b"\xfd7zXZ": lzma}
-DAMAGED = lzma.LZMAError, zlib.error
 ENDS = "com org net de io co.uk edu info".split()
 SUFFIXES = "txt pdf html py json csv png xml md c h cpp js sh zip jpg".split()
 
@@ -44,12 +38,15 @@ class Draws(random.Random):
 
     Args:
         seed: int.
-        text: The lines whose words give parts of words.
+        lines: Text whose words give parts of words.
     """
 
-    def __init__(self, seed, text):
+    def __new__(cls, *_):
+        return super().__new__(cls)  # Python 3.10 has one argument at most
+
+    def __init__(self, seed, lines):
         super().__init__(seed)
-        words = {word.lower() for line in text for word in line.split()}
+        words = {word.lower() for line in lines for word in line.split()}
         self._words = sorted(
             word for word in words if word.isascii() and word.isalpha()
         )
@@ -223,23 +220,8 @@ def noisy(source, target, draws):
     if kind < 0.1:
         return [side.upper() for side in sides]
     if kind < 0.2:
-        return [side.rstrip(" .!?") or side for side in sides]
+        return [side.rstrip(" .!?。！？؟।") or side for side in sides]
     return with_tokens(sides, draws)
-
-
-def lines_of(path):
-    """Returns the lines of a file, plain or compressed."""
-    content = pathlib.Path(path).read_bytes()
-    for start, module in PACKED.items():
-        if content.startswith(start):
-            content = module.decompress(content)
-    text = content.decode("utf-8-sig")
-    # Lines of old Macs end in "\r" alone.
-    if "\0" in text or not text or text.count("\r") > 1 > text.count("\n"):
-        raise ValueError("no lines, or a character NUL, as in UTF-16")
-    # Only "\n" ends a line, also where there are other carriage returns.
-    lines = text.removesuffix("\n").split("\n")
-    return [line.removesuffix("\r") for line in lines]
 
 
 def main():
@@ -255,9 +237,9 @@ def main():
     sides = []
     for path in files[:2]:
         try:
-            sides.append(lines_of(path))
-        except (OSError, ValueError, EOFError, *DAMAGED) as error:
-            parser.error(f"Expected text in UTF-8. Received: {path}: {error}.")
+            sides.append(list(text.read_nonempty(path)))
+        except (OSError, errors.UserError) as error:
+            parser.error(str(error))
     draws = Draws(args.seed, sides[0])
     sources, targets = map(len, sides)
     if sources != targets:
@@ -267,9 +249,9 @@ def main():
         )
     pairs = [noisy(*pair, draws) for pair in zip(*sides, strict=True)]
     for side, path in enumerate(files[2:]):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
+        content = "".join(f"{pair[side]}\n" for pair in pairs)
         try:
-            pathlib.Path(path).write_bytes(text.encode())
+            pathlib.Path(path).write_bytes(content.encode())
         except OSError as error:
             parser.error(f"Cannot write {path}: {error.strerror}.")
     print(f"{len(pairs):,} pairs: {args.noisy_source}, {args.noisy_target}")

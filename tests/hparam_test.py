@@ -174,7 +174,7 @@ class HParamsTest(parameterized.TestCase):
         self.assertFalse(hparams.has_effect("max_position_shift"))
 
     def test_a_kind_of_the_users_may_use_any_field_of_the_model(self):
-        self.enterContext(mock.patch.object(hparam, "OWN_TYPES", ["dot_mine"]))
+        self.enter_context(mock.patch.object(hparam, "OWN_TYPES", ["dot_mine"]))
         own = object.__new__(hparam.HParams)
         own.__dict__.update(vars(hparam.HParams()))
         own.__dict__["decoder_self_attention_type"] = "dot_mine"

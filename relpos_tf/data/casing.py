@@ -37,13 +37,14 @@ def encode(
     begins = [word[i : i + 2] for word, i in zip(words, starts, strict=True)]
     own = encoder(line)
     # TensorFlow's capitals end at NUL.
-    has_other = any(c == "\0" or unicodedata.category(c) == "Lo" for c in line)
+    used = {*line} - {*"ªº"}
+    has_other = any(c == "\0" or unicodedata.category(c) == "Lo" for c in used)
     if has_other or not _are_capitals(begin[:1] for begin in begins):
         return own, str
     is_upper = _are_capitals(line)
     best = (
         word  # as (USA), not as Don'T, which some programs write
-        if not is_upper and begin.isalpha() and begin.isupper() and begin[1:]
+        if not is_upper and [*map(unicodedata.category, begin)] == ["Lu"] * 2
         else min(
             (word.lower(), word, word[: i + 1] + word[i + 1 :].lower()),
             key=lambda form: sum(PIECE + i for i in encoder(form)),
@@ -59,8 +60,9 @@ def encode(
 
 
 def _are_capitals(characters):
-    """Returns whether no letter is another than a capital or sharp s."""
-    return all(c.isupper() or not c.isalpha() or c == "ß" for c in characters)
+    """Returns whether no letter has a capital, but for sharp s."""
+    letters = {c for c in characters if c.isalpha()} - {*"ßªº"}
+    return all(c.isupper() or unicodedata.category(c) == "Lm" for c in letters)
 
 
 def _first_letter(text):

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from relpos_tf.data import casing
 
-_OTHER = r"[^\P{L}\p{Lu}ß]"  # a letter that is no capital
+_OTHER = r"[^\P{L}\p{Lu}\p{Lm}ßªº]"  # a letter that has a capital
 
 
 def of(
@@ -33,7 +33,7 @@ def of(
         return tf.strings.regex_full_match(lines, f"(?s)({pattern}).*")
 
     has_other = has(f".*{_OTHER}")  # [N]
-    is_kept = has(rf".*\x00|.*\p{{Lo}}|(.* )?[^\p{{L}} ]*{_OTHER}")  # [N]
+    is_kept = has(rf".*\x00|.*[^\P{{Lo}}ªº]|(.* )?[^\p{{L}} ]*{_OTHER}")  # [N]
     words = tf.strings.split(tf.where(is_kept, "", lines), " ")  # [N, (W)]
     word = words.flat_values
     forms = _lower(word), word, _first(word) + _lower(_rest(word))

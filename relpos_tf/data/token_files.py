@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from relpos_tf import errors
+from relpos_tf.utils import files
 
 # Pairs whose place in the file is known; others are counted from there.
 _BLOCK = 64
@@ -91,8 +92,8 @@ def writer(
         all_lengths.write(lengths.astype(_LENGTH).tobytes())
 
     with (
-        open(folder / ids_name, "xb") as all_ids,
-        open(folder / lengths_name, "xb") as all_lengths,
+        files.replacing(folder / ids_name) as all_ids,
+        files.replacing(folder / lengths_name) as all_lengths,
     ):
         yield write
 

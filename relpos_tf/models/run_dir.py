@@ -44,13 +44,8 @@ _PROBLEM_FIELDS = {
 # What every event in metrics.jsonl has.
 _EVENT_FIELDS = {"step": int, "split": str, "loss": float}
 _PACKAGES = (
-    "tensorflow",
-    "keras",
-    "tensorflow-text",
-    "sentencepiece",
-    "sacrebleu",
-    "numpy",
-)
+    "tensorflow keras tensorflow-text sentencepiece sacrebleu numpy"
+).split()
 
 
 class RunDir:

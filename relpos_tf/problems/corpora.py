@@ -144,20 +144,6 @@ class ParallelText:
             )
 
 
-@dataclasses.dataclass(frozen=True)
-class KeptApart:
-    """Training text of several corpora that have tags or weights.
-
-    Attributes:
-        texts: The text of each corpus.
-    """
-
-    texts: Sequence[ParallelText]
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return itertools.chain.from_iterable(self.texts)
-
-
 def read(corpora: Sequence[Bitext], tmp_dir: str | None) -> ParallelText:
     """Finds the files of corpora; returns their pairs, corpus by corpus.
 

@@ -150,7 +150,5 @@ def fingerprints(manifest: dict[str, Any]) -> dict[str, str]:
     return result
 
 
-@functools.lru_cache
-def _sha256(path: pathlib.Path, changed: int) -> str:
-    """Returns a file's checksum; computes it anew if the file has changed."""
-    return files.sha256(path)
+# A file's checksum, computed anew if the file has changed.
+_sha256 = functools.lru_cache(lambda path, changed: files.sha256(path))

@@ -105,7 +105,7 @@ def tags(listed: str, number: int) -> tuple[str, ...]:
 
 def opened(
     found: Sequence[FilePairs], *checksums: Sequence[Sequence[str]]
-) -> corpora_lib.ParallelText | corpora_lib.KeptApart:
+) -> corpora_lib.ParallelText | tuple[corpora_lib.ParallelText, ...]:
     """Returns the text of corpora, which are kept apart if they are several.
 
     Args:
@@ -115,11 +115,11 @@ def opened(
     Raises:
         UserError: see `corpora.ParallelText`.
     """
-    texts = [
+    texts = tuple(
         corpora_lib.ParallelText(pairs, zip(*expected, strict=True))
         for pairs, *expected in zip(found, *checksums, strict=True)
-    ]
-    return texts[0] if len(texts) == 1 else corpora_lib.KeptApart(texts)
+    )
+    return texts if texts[1:] else texts[0]
 
 
 def settings(

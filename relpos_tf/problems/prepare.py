@@ -55,11 +55,12 @@ class TrainingText:
 
     Args:
         problem: `problem.Problem`.
-        train: The pairs; corpora that are kept apart are its `texts`.
+        train: The pairs; a tuple of those of each corpus, if they have tags
+            or weights.
     """
 
     def __init__(self, problem, train: cleaning.LinePairs):
-        self.corpora = getattr(train, "texts", [train])
+        self.corpora = train if isinstance(train, tuple) else [train]
         self.tags = problem.train_tags or [""] * len(self.corpora)
         self._name, self._normalize = problem.name, problem.normalize
         # Of the user's files, the languages are a guess.

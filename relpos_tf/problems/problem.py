@@ -22,7 +22,6 @@ import logging
 import pathlib
 import re
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,7 +77,7 @@ class Problem:
     source_language: str
     target_language: str
     vocab_size: int
-    splits: Mapping[str, Callable[[str | None], cleaning.LinePairs]]
+    splits: Mapping[str, Callable[[str | None], Any]]
     normalize: Callable[[str], str] = cleaning.unchanged
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     character_coverage: float = 1.0
@@ -87,25 +86,6 @@ class Problem:
     doubts: tuple[str, ...] = ()
     train_tags: tuple[str, ...] = ()
     train_weights: tuple[float, ...] = ()
-
-    def pairs(
-        self, split: str, tmp_dir: str | None = None
-    ) -> Iterator[tuple[str, str]]:
-        """Opens a split's pairs of lines, not cleaned.
-
-        Args:
-            split: "train", "dev", "test" or the name of another test set.
-            tmp_dir: str or None. Folder of raw files.
-
-        Raises:
-            UserError: no such split, or its files are missing or do not fit.
-        """
-        if split not in self.splits:
-            raise errors.UserError(
-                f"Problem {self.name} has the splits "
-                f"{', '.join(self.splits)}. Received: {split!r}."
-            )
-        return iter(self.splits[split](tmp_dir))
 
     def prepare(
         self,
@@ -132,8 +112,9 @@ class Problem:
             `cleaning` (pairs per rule of `cleaning.clean_pair`).
 
         Raises:
-            UserError: see `pairs`; or no training pair is left, or another
-                split is empty; or the folder has other data or files.
+            UserError: files are missing or do not fit; or no training pair is
+                left, or another split is empty; or the folder has other data or
+                files.
         """
         folder = self.folder(data_dir).resolve()
         is_there = (folder / manifest_lib.MANIFEST).exists()
@@ -206,10 +187,9 @@ class Problem:
     def is_prepared(self, data_dir: str | pathlib.Path) -> bool:
         """Returns whether the folder is there and made with these settings."""
         folder, expected = self.folder(data_dir), self._all_settings()
-        is_there = (folder / manifest_lib.MANIFEST).is_file()
-        return is_there and (
-            manifest_lib.read_manifest(folder)["settings"] == expected
-        )
+        if not (folder / manifest_lib.MANIFEST).is_file():
+            return False
+        return manifest_lib.read_manifest(folder)["settings"] == expected
 
     def manifest(self, data_dir: str | pathlib.Path) -> dict[str, Any]:
         """Returns the manifest of the prepared folder.

@@ -2,7 +2,7 @@
 
 Two trainers in one run, as when a command is typed twice, would remove each
 other's half-written checkpoints and events. On a file system without locks
-nothing is locked.
+nothing is locked, and nothing that another process may write is removed.
 """
 
 import os
@@ -48,7 +48,7 @@ def acquire_exclusive(directory: str | pathlib.Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     # The directory itself: a lock file in it would have to be removed. The
     # descriptor stays open, and with it the lock.
-    if not lock(os.open(directory, os.O_RDONLY)):
+    if lock(os.open(directory, os.O_RDONLY)) is False:
         raise errors.UserError(
             f"Another process is training in {directory}. Wait for it, "
             "stop it, or name another --output_dir."
@@ -57,20 +57,21 @@ def acquire_exclusive(directory: str | pathlib.Path) -> None:
 
 
 def is_locked(path: str | pathlib.Path) -> bool:
-    """Returns whether a process has locked a directory or a file."""
+    """Returns whether a process may have locked a directory or a file."""
     if not os.path.exists(path):
         return False
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return not lock(descriptor)
+        return lock(descriptor) is not True
     finally:
         os.close(descriptor)
 
 
-def lock(descriptor: int) -> bool:
+def lock(descriptor: int) -> bool | None:
     """Locks an open file until all processes that inherit it have ended.
 
-    Returns False if another process has locked it.
+    Returns False if another process has locked it, None if the file system has
+    no locks.
 
     Raises:
         UserError: see `check_system`.
@@ -79,6 +80,6 @@ def lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        # Of other classes where the file system has no locks.
-        return not isinstance(error, BlockingIOError | PermissionError)
+        is_taken = isinstance(error, BlockingIOError | PermissionError)
+        return False if is_taken else None
     return True

@@ -20,7 +20,7 @@ class DatagenTest(absltest.TestCase):
         # Its sides are equal, as they should be.
         self.assertNotIn("warning", err)
         problem = registry.problem("algorithmic_copy")
-        pairs = sum(1 for _ in problem.pairs("train"))
+        pairs = sum(1 for _ in problem.splits["train"](None))
         self.assertLen(problem.tokens(folder, "train"), pairs)
         for more, is_prepared in ((), False), (("--generate_data",), True):
             code, _, err = calls.execute(datagen.main, *arguments, *more)

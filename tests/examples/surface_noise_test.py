@@ -71,16 +71,16 @@ class SurfaceNoiseTest(folders.TestCase):
     def test_files_that_do_not_fit_are_refused(self):
         a, b = self.write("a", "one", "two"), self.write("b", "eins")
         latin, utf_16, new = (self.folder / name for name in "lun")
-        latin.write_bytes(b"sch\xf6n\nzwei\n")
+        latin.write_bytes(b"sch\xf6n\nzw\xf6lf\n")
         utf_16.write_bytes("one\ntwo\n".encode("utf-16-le"))
         for paths, words in (
             ((a, b, new, "d"), "Received: 2 and 1 lines"),
             ((a, a, new, "d"), "one of them twice"),
             ((a, b, self.folder / "." / "a", "d"), "one of them twice"),
-            ((a, latin, new, "d"), f"UTF-8.* {latin}: .*can't decode"),
-            ((a, self.write("e"), new, "d"), "no lines"),
-            ((utf_16, a, new, "d"), "NUL, as in UTF-16"),
-            ((a, self.folder / "no", new, "d"), "No such file"),
+            ((a, latin, new, "d"), f"{latin}, .* 2 lines are not UTF-8"),
+            ((a, self.write("e"), new, "d"), "no lines|empty"),
+            ((utf_16, a, new, "d"), "NULs at an end.* UTF-16"),
+            ((a, self.folder / "no", new, "d"), "o such file|not exist"),
             ((a, self.write("a2", "1", "2"), self.folder, "d"), "Cannot write"),
         ):
             said = io.StringIO()

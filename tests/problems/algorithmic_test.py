@@ -11,8 +11,8 @@ from relpos_tf.problems import algorithmic
 
 class AlgorithmicTest(absltest.TestCase):
     def test_targets_are_the_sources_or_their_reverse(self):
-        copied = list(algorithmic.algorithmic_copy().pairs("dev"))
-        reversed_ = list(algorithmic.algorithmic_reverse().pairs("dev"))
+        copied = list(algorithmic.algorithmic_copy().splits["dev"](None))
+        reversed_ = list(algorithmic.algorithmic_reverse().splits["dev"](None))
         self.assertLen(copied, 100)
         for source, target in copied:
             self.assertEqual(source, target)
@@ -24,16 +24,16 @@ class AlgorithmicTest(absltest.TestCase):
 
     def test_splits_have_nothing_in_common_and_repeat(self):
         reverse = registry.problem("algorithmic_reverse")
-        splits = {s: list(reverse.pairs(s)) for s in ("train", "dev", "test")}
+        splits = {s: list(reverse.splits[s](None)) for s in reverse.splits}
         everything = sum(splits.values(), [])
         self.assertLen(set(everything), 3200)
         self.assertLen(everything, 3200)
-        self.assertEqual(list(reverse.pairs("test")), splits["test"])
+        self.assertEqual(list(reverse.splits["test"](None)), splits["test"])
 
     def test_every_syllable_is_one_id(self):
         with tempfile.TemporaryDirectory() as data_dir:
             copy = registry.problem("algorithmic_copy")
             copy.prepare(data_dir)
             tokens = tokenizer.Tokenizer(copy.tokenizer_path(data_dir))
-            for source, _ in copy.pairs("test"):
+            for source, _ in copy.splits["test"](None):
                 self.assertLen(tokens.encode(source), len(source.split()) + 1)

@@ -15,7 +15,6 @@ from absl.testing import parameterized
 from relpos_tf import errors
 from relpos_tf.data import pieces
 from relpos_tf.data import tokenizer
-from relpos_tf.problems import corpora
 from relpos_tf.problems import problem
 from relpos_tf.utils import files
 from tests import folders
@@ -132,7 +131,7 @@ class ProblemTest(PetsTestCase):
     def test_development_sets_that_do_not_fit_or_take_long_are_warned_of(
         self, tags, sources, expected
     ):
-        train = corpora.KeptApart([TRAIN] * max(len(tags), 1))
+        train = (TRAIN,) * max(len(tags), 1)
         pets = make(train, [(s, "y") for s in sources], train_tags=tags)
         pets.prepare(self.data_dir)
         found = pets.warnings(self.data_dir)
@@ -212,7 +211,6 @@ class ProblemTest(PetsTestCase):
         for call in (
             lambda: pets.tokens(self.data_dir, "test"),
             lambda: pets.lines(self.data_dir, "test"),
-            lambda: pets.pairs("test"),
         ):
             with self.assertRaisesRegex(errors.UserError, "'test'|file test"):
                 call()

@@ -174,21 +174,21 @@ class FilesProblemTest(folders.TestCase):
             for language in ("en", "de"):
                 self.write(f"{name}.{language}", f"{name[5:]} {language}")
         alone = self.make([f"{self.folder}/c,d.{s}" for s in ("en", "de")])
-        self.assertEqual([*alone.pairs("train")], [(" en", " de")])
+        self.assertEqual([*alone.splits["train"](None)], [(" en", " de")])
         given = [
             f"{self.folder}/part-*.{language},{self.files[f'train.{language}']}"
             for language in ("en", "de")
         ]
         plain = self.make(given)
         self.assertEqual((plain.train_weights, plain.train_tags), ((), ()))
-        pairs = list(plain.pairs("train"))
+        pairs = list(plain.splits["train"](None))
         self.assertEqual(
             pairs[:3],
             [("0 en", "0 de"), ("1 en", "1 de"), ("0 dogs", "0 Hunde")],
         )
         tagged = self.make(given, weights="2,1", tags="<p>,")
         text = tagged.splits["train"](None)
-        self.assertEqual([len(corpus) for corpus in text.texts], [2, 23])
+        self.assertEqual([*map(len, text)], [2, 23])
         places = [
             made.folder(self.data_dir)
             for made in (
@@ -232,7 +232,8 @@ class FilesProblemTest(folders.TestCase):
             self.write(f"x/{name}", name)
         given = [f"{self.folder}//x/a-*.{s}" for s in ("en", "de")]
         expected = [(f"a-{n}.en", f"a-{n}.de") for n in (10, 9)]
-        self.assertEqual([*self.make(given).pairs("train")], expected)
+        train = self.make(given).splits["train"](None)
+        self.assertEqual([*train], expected)
         (self.folder / "x/a-9.de").rename(self.folder / "x/a-8.de")
         with self.assertRaisesRegex(errors.UserError, "2 and 2 .*/a-8.de with"):
             self.make(given)
