@@ -35,10 +35,10 @@ PRE_NORM = {
 }
 
 
-def skip_without_library():
+def skip_without_library(package=ctranslate2_engine.package):
     """Skips the tests of a module where CTranslate2 is not installed."""
     try:
-        ctranslate2_engine.package()
+        package()
     except errors.UserError as error:
         raise unittest.SkipTest(str(error)) from error
 

@@ -10,14 +10,11 @@ import pathlib
 from collections.abc import Sequence
 
 import tensorflow as tf
+import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
 
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import engines
-from relpos_tf.utils import extras
 from relpos_tf.utils import paths
-
-with extras.imports("translate", "a SavedModel"):
-    import tensorflow_text  # noqa: F401  # registers the tokenizer's operations
 
 
 class SavedModelEngine(engines.ExportEngine):
@@ -47,7 +44,7 @@ class SavedModelEngine(engines.ExportEngine):
         """Encodes lines in UTF-8; the SavedModel counts their ids."""
         del prefixes
         strings = [line.encode("utf-8", errors="replace") for line in lines]
-        sizes = self._count_ids(tf.constant(strings)).numpy()
+        sizes = self._count_ids(tf.constant(strings, tf.string)).numpy()
         return list(map(engines.Item, strings, sizes.tolist()))
 
     def translate(

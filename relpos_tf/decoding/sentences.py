@@ -151,12 +151,13 @@ def split(text: str, language: str = "", most: int = 10**9) -> Sentences:
     Sentences(texts=['Mr. Fox runs.', "He's late."], gaps=['', ' ', '\n'])
     """
     segment = package().segment
+    language = re.split("[-_]", language.lower())[0] or DEFAULT_LANGUAGE
     spans = []  # the start and the end of each sentence, with blanks
     for line in _LINE.finditer(text):
         if not any(map(str.isalpha, line[0])):
             continue
         start = end = line.start()
-        for part in _parts(line[0], language or DEFAULT_LANGUAGE, segment):
+        for part in _parts(line[0], language, segment):
             end += len(part)
             if has_letter := any(map(str.isalpha, part)):
                 spans.append((start, end))

@@ -310,14 +310,17 @@ class _Answers:
                 text = f"A form may have at most {_MOST_FIELDS} fields."
                 raise limits_lib.RefusedError(400, text)
             text = body.decode(errors="replace")
-            form = dict(urls.parse_qsl(text, keep_blank_values=True))
+            form = urls.parse_qsl(text, keep_blank_values=True)
         else:
-            form = await sent.form(
+            read = await sent.form(
                 max_files=0, max_fields=_MOST_FIELDS, max_part_size=most
             )
-        values = {**request.query_params, **form}
-        if "q" not in values:
-            raise limits_lib.RefusedError(400, queries.EXPECTED)
+            form = read.multi_items()
+        pairs = [*request.query_params.multi_items(), *form]
+        values = dict(pairs)
+        if "q" not in values or len(values) < len(pairs):
+            text = f"{queries.EXPECTED} Each field of a form comes once."
+            raise limits_lib.RefusedError(400, text)
         return values
 
 

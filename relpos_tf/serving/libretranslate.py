@@ -76,14 +76,19 @@ def is_request(values: Mapping[str, Any]) -> bool:
 
 
 def parse(values: Mapping[str, Any]) -> Request:
-    """Checks the fields of `POST /translate`. Unknown ones are left alone.
+    """Checks the fields of `POST /translate`. Unknown ones are ignored.
 
     `api_key` is one of those: the server has no passwords.
 
     Raises:
-        UserError: a field is missing or not what it must be.
+        UserError: a field is missing or not what it must be, or belongs to a
+            request of `lines`.
     """
     texts = texts_of(values)
+    if others := values.keys() & {*queries.FIELDS, *queries.OPTIONS}:
+        raise errors.UserError(
+            f'Expected "lines" beside {min(others)}. Received: "q".'
+        )
     for name in ("source", "target"):
         if not isinstance(values.get(name), str):
             raise errors.UserError(

@@ -21,7 +21,7 @@ OPTIONS = fields.kinds(decode_hparam.DecodeHParams).keys() - {
     "write_beam_scores",
     "return_alignments",
 }
-_FIELDS = {"lines", "model", "n_best", "attention", "split_sentences"}
+FIELDS = {"lines", "model", "n_best", "attention", "split_sentences"}
 EXPECTED = (
     "The body must be a JSON object in UTF-8 with the header Content-Type: "
     'application/json, as {"lines": ["A dog runs."]}, or a form with `q`.'
@@ -85,7 +85,7 @@ def parse(values: dict[str, Any]) -> Query:
     >>> parse({"lines": ["A dog."], "n_best": 2}).n_best
     2
     """
-    fields.check_names(values, _FIELDS | OPTIONS, "fields")
+    fields.check_names(values, FIELDS | OPTIONS, "fields")
     values = {name: x for name, x in values.items() if x is not None}
     lines = values.pop("lines", None)
     is_list = isinstance(lines, list)

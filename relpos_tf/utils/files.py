@@ -98,7 +98,7 @@ def new_folder(path: str | pathlib.Path) -> Iterator[pathlib.Path]:
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f".{glob.escape(path.name)}{PART}"):
+    for left in path.parent.glob(f".{glob.escape(path.name)}{PART}*"):
         if not locks.is_locked(left):
             shutil.rmtree(left, ignore_errors=True)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -137,6 +137,8 @@ def rename_folder(source: pathlib.Path, target: pathlib.Path) -> None:
         if old.exists():
             os.rename(old, target)
         raise
+    if old.is_symlink():
+        old.unlink()
     shutil.rmtree(old, ignore_errors=True)
 
 

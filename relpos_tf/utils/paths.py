@@ -47,8 +47,11 @@ def check_replaceable(
         kind: str. What these are, for the message.
 
     Raises:
-        UserError: the folder holds another file, or cannot be written.
+        UserError: the folder holds another file, or cannot be written, or has
+            no name, as ".".
     """
+    if folder.name in ("", ".."):
+        raise errors.UserError(f"Expected a name. Received: {folder}.")
     check_folder(folder)
     check_folder(folder.parent)  # a temporary folder is renamed there
     for path in folder.rglob("*"):

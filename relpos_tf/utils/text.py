@@ -237,12 +237,16 @@ def _lines_of(path: str | pathlib.Path, digest: Any = None) -> Iterator[bytes]:
                     # Without the buffer, Python would run for each line.
                     stream = io.BufferedReader(opener.open(file), _BLOCK)
                     break
+            if stream.peek(262)[257:262] == b"ustar":
+                raise errors.UserError(
+                    f"Expected text. Received: {path}, an archive. Unpack it."
+                )
             yield from bounded(stream, path)
             if digest:  # The name may be another file's by now.
                 file.seek(0)
                 while block := file.read(_BLOCK):
                     digest.update(block)
-    except errors.UserError:  # a package is not installed
+    except errors.UserError:
         raise
     except Exception as error:  # damage shows as errors of many classes
         if getattr(error, "errno", None):
@@ -260,6 +264,8 @@ def _keep(path, on_kept, partial):
         sizes = [len(line) for line in written if line.endswith(b"\n")]
     if sizes:
         kept = f"{path}.first-{len(sizes)}-lines"
+        while os.path.lexists(kept):  # of an earlier stop
+            kept += "-more"
         os.truncate(partial, sum(sizes))
         os.replace(partial, kept)
         on_kept(kept, len(sizes))

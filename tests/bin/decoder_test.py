@@ -124,8 +124,8 @@ class DecoderTest(folders.TestCase):
     def test_stopped_keeps_the_lines_that_are_finished(self, stop, expected):
         outside = self.write_bytes("own", b"mine")
         target = self.write_bytes("target", b"old")
-        kept = self.folder / "target.first-2-lines"
-        kept.symlink_to(outside)
+        kept = self.folder / "target.first-2-lines-more"
+        (self.folder / "target.first-2-lines").symlink_to(outside)
         self.engine = StoppedEngine(2, stop)
         # Typed lines are translated one by one.
         lines = b"one\ntwo\nthree\nfour\n"
@@ -136,7 +136,7 @@ class DecoderTest(folders.TestCase):
         self.assertEqual(pathlib.Path(target).read_bytes(), b"old")
         self.assertEqual(kept.read_bytes(), b"ONE\nTWO\n")
         self.assertEqual(pathlib.Path(outside).read_bytes(), b"mine")
-        self.assertLen(os.listdir(self.folder), 3)
+        self.assertLen(os.listdir(self.folder), 4)
         (line,) = (x for x in err.split("\n") if "first-2-lines" in x)
         self.assertIn(f"The 2 finished lines are in {kept}. To resume,", line)
         self.assertIn("from line 3 on", line)

@@ -44,22 +44,15 @@ PUBLIC = {"_asdict", "_fields", "_replace", "_exit"}
 # Modules that must not import TensorFlow, which takes seconds and may not be
 # installed: what translates and scores with exports for CTranslate2 and LiteRT,
 # and what these import.
-LIGHT = (
-    "relpos_tf.decoding.ctranslate2_engine",
-    "relpos_tf.decoding.interactive",
-    "relpos_tf.decoding.litert_engine",
-    "relpos_tf.training.metrics",
-    "relpos_tf.problems.sacrebleu_sets",
-    "relpos_tf.comparison.figures",
-    "relpos_tf.bin.average",
-    "relpos_tf.bin.bleu",
-    "relpos_tf.data.plan",
-    "relpos_tf.problems.prepare",
-    "relpos_tf.bin.decoder",
-    "relpos_tf.bin.serve",
-    "relpos_tf.serving.app",
-    "relpos_tf.serving.server",
-)
+LIGHT = [
+    f"relpos_tf.{name}"
+    for name in (
+        "decoding.ctranslate2_engine decoding.interactive "
+        "decoding.litert_engine training.metrics problems.sacrebleu_sets "
+        "comparison.figures bin.average bin.bleu data.plan problems.prepare "
+        "bin.decoder bin.serve serving.app serving.server"
+    ).split()
+]
 
 
 @functools.cache

@@ -31,6 +31,7 @@ class SavedModelEngineTest(folders.TestCase):
 
     def test_a_length_to_cut_lines_to_is_refused_before_any_line(self):
         engine = saved_model_engine.SavedModelEngine(self.folder)
+        self.assertEqual(engine.items([]), [])
         with self.assertRaisesRegex(errors.UserError, "has max_input_size=0"):
             engine.complete(decode_hparam.DecodeHParams(max_input_size=3))
 

@@ -73,6 +73,7 @@ class SplitTest(parameterized.TestCase):
     @parameterized.parameters(
         ("en", PHRASES, 8),
         ("de", "Am 3. Mai kam Dr. Fuchs z.B. heim. Gut.", 2),
+        ("DE_at", "Am 3. Mai kam Dr. Fuchs z.B. heim. Gut.", 2),
         ("zh", "我很好。你呢?好的!", 3),
         ("ja", "元気です。はい。", 2),
         ("", "No code. Two sentences.", 2),

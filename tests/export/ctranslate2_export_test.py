@@ -115,6 +115,8 @@ class ExportTest(folders.TestCase):
         (self.folder / "letter.txt").write_text("mine")
         with self.assertRaisesRegex(errors.UserError, "something else"):
             ctranslate2_export.export_ctranslate2(run_of(), self.folder)
+        with self.assertRaisesRegex(errors.UserError, "Expected a name"):
+            ctranslate2_export.export_ctranslate2(run_of(), ".")
         folder = self.copy()
         (folder / "linked").symlink_to(self.folder)
         with self.assertRaisesRegex(errors.UserError, "something else: linked"):

@@ -12,7 +12,6 @@ import json
 import pathlib
 import subprocess
 import sys
-import unittest
 from unittest import mock
 
 import numpy as np
@@ -25,6 +24,7 @@ from relpos_tf.bin import decoder
 from relpos_tf.decoding import decode_hparam
 from relpos_tf.decoding import litert_engine
 from relpos_tf.export import litert_export
+from tests import ctranslate2_runs
 from tests import folders
 from tests import tiny_run
 from tests import without_tensorflow
@@ -92,10 +92,7 @@ KINDS = {
 
 
 def setUpModule():
-    try:
-        litert_engine.package()
-    except errors.UserError as error:
-        raise unittest.SkipTest(str(error)) from error
+    ctranslate2_runs.skip_without_library(litert_engine.package)
 
 
 @functools.cache

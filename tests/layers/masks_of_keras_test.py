@@ -31,11 +31,7 @@ def encoder_block(norm):
 class MasksOfKerasTest(tf.test.TestCase, parameterized.TestCase):
     @parameterized.parameters(*POSITIONS)
     def test_masks_forbid_padding_as_may_attend_does(self, kind):
-        layer, x, y = (
-            made(kind),
-            floats(1, B, K, F),
-            floats(2, B, Q, F),
-        )
+        layer, x, y = made(kind), floats(1, B, K, F), floats(2, B, Q, F)
         allowed = LINES[:, None, None]
         expected = layer(x, may_attend=allowed)
         self.assertNotAllClose(expected, layer(x), atol=0.01)

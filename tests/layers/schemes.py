@@ -20,10 +20,7 @@ _SHAW = (
     "add_to_keys add_to_values heads_share implementation "
     "max_relative_position_right"
 ).split()
-_SCORES = {
-    "additive": additive.Additive,
-    "feature_wise": additive.FeatureWise,
-}
+_SCORES = {"additive": additive.Additive, "feature_wise": additive.FeatureWise}
 _SCHEMES = {
     "heads_window": head_window.HeadWindow,
     "window": window.Window,

@@ -160,6 +160,13 @@ class FolderTest(folders.TestCase):
             self.assertEqual(stat.S_IMODE(self.path.stat().st_mode), 0o755)
             self.assertEqual(self.names(), [self.path.name])
 
+    def test_nothing_is_left_beside_it_and_what_a_link_names_stays(self):
+        old = self.path.with_name(f".{self.path.name}.0123abcd.part.old")
+        old.mkdir(parents=True)
+        self.path.symlink_to(self.create_tempdir().full_path)
+        self.replace("one")
+        self.assertEqual(self.names(), [self.path.name])
+
     def test_block_that_raises_leaves_the_old_folder_alone(self):
         for before in ([], [self.path.name]):
             self.assertRaises(KeyboardInterrupt, self.replace, "bad")

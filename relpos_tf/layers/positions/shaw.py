@@ -333,7 +333,8 @@ def _look_up(tables, pairs, implementation, left):
     form = _form(implementation, pairs)
     tables = tf.convert_to_tensor(tables)
     left = tables.shape[-2] // 2 if left is None else left
-    tables = _rows_in_use(tables, pairs, left)
+    if left == 0 and pairs.only_causal:
+        tables = tables[..., :1, :]  # All distances are 0, clipped.
     *heads, rows, depth = tables.shape  # [P, .., R, D]
     if form == "compact":
         return [_Rows(form, left, table, None) for table in tf.unstack(tables)]
@@ -379,11 +380,6 @@ def _sees_numbers(one):
         one.overrides(hook) and getattr(type(one), hook) != getattr(Shaw, hook)
         for hook in ("logits", "output", "attend")
     )
-
-
-def _rows_in_use(table, pairs, left):
-    """Returns the first row alone if all pairs have distance 0, clipped."""
-    return table[..., :1, :] if left == 0 and pairs.only_causal else table
 
 
 def _form(implementation, pairs):
