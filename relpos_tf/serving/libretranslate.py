@@ -85,7 +85,7 @@ def parse(values: Mapping[str, Any]) -> Request:
             request of `lines`.
     """
     texts = texts_of(values)
-    if others := values.keys() & {*queries.FIELDS, *queries.OPTIONS}:
+    if others := (queries.FIELDS | queries.OPTIONS).intersection(values):
         raise errors.UserError(
             f'Expected "lines" beside {min(others)}. Received: "q".'
         )

@@ -16,7 +16,6 @@ OTHERS = {
     "export.folders": "into a folder it has just made",
     "export.litert_export": "into a folder it has just made",
     "t2t.t2t_import": "into a folder it has just made",
-    "data.token_files": "into a folder that `problem` has just made",
     "data.pieces": "into a folder it has just made",
     "bin.command": "to the null device",
     "utils.text": "keeps a file that `files` was about to remove",
