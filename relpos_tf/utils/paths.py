@@ -51,7 +51,8 @@ def check_replaceable(
             no name, as ".".
     """
     if folder.name in ("", ".."):
-        raise errors.UserError(f"Expected a name. Received: {folder}.")
+        text = f"Expected a folder by its name. Received: {str(folder)!r}."
+        raise errors.UserError(text)
     check_folder(folder)
     check_folder(folder.parent)  # a temporary folder is renamed there
     for path in folder.rglob("*"):

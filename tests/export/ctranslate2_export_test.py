@@ -115,7 +115,7 @@ class ExportTest(folders.TestCase):
         (self.folder / "letter.txt").write_text("mine")
         with self.assertRaisesRegex(errors.UserError, "something else"):
             ctranslate2_export.export_ctranslate2(run_of(), self.folder)
-        with self.assertRaisesRegex(errors.UserError, "Expected a name"):
+        with self.assertRaisesRegex(errors.UserError, "by its name"):
             ctranslate2_export.export_ctranslate2(run_of(), ".")
         folder = self.copy()
         (folder / "linked").symlink_to(self.folder)
