@@ -165,7 +165,7 @@ class RunsTest(folders.TestCase):
         ("problem", "other", "problem differs .pairs, other."),
         ("data", {"train": "0" * 64}, "train set differs .*, 00000000."),
         ("tokenizer", b"else", "vocabulary differs .*"),
-        ("hparams", 0.9, "differ in alpha"),
+        ("hparams", {"alpha": 0.9, "train_steps": 7}, "differ in alpha"),
         ("weights", "1,9", "differ in train_weights"),
     )
     def test_runs_that_cannot_be_compared_are_refused(self, name, value, words):
@@ -174,7 +174,7 @@ class RunsTest(folders.TestCase):
         if name == "tokenizer":
             (path / "tokenizer.model").write_bytes(value)
         elif name == "hparams":
-            run.write_hparams(run.read_hparams().replace(alpha=value))
+            run.write_hparams(run.read_hparams().replace(**value))
         elif name == "weights":
             run.write_flags(f"--random_seed=2\n--train_weights={value}\n")
         else:

@@ -18,8 +18,7 @@ WORKS = """
 import os, pathlib, sys
 folder, name = pathlib.Path(sys.argv[1]), sys.argv[2]
 (folder / f"{name}.begun").touch()
-print(*map(os.environ.get, ["TF_CONFIG", "KERAS_BACKEND"]))
-print(os.getsid(0) == os.getpid())
+print(*map(os.getenv,["TF_CONFIG","KERAS_BACKEND"]), os.getsid(0)==os.getpid())
 print("step 9/60  loss 1.5  ")
 (folder / f"{name}.ended").touch()
 """
@@ -74,8 +73,7 @@ class RunTest(JobsTestCase):
                 for line in (
                     f"Work {number} of 2: {name}.",
                     # No hosts, and no signals of the terminal.
-                    f"[{number}/2] None tensorflow",
-                    f"[{number}/2] True",
+                    f"[{number}/2] None tensorflow True",
                     f"[{number}/2] step 9/60  loss 1.5",
                 )
             ],

@@ -67,6 +67,9 @@ class TextTest(folders.TestCase):
             path = self.write(packed[:size], "cut")
             with self.assertRaisesRegex(errors.UserError, f"{path} to its end"):
                 list(text.read_lines(path))
+        tar = self.write(PACKERS[suffix](bytes(257) + b"ustar"), "tar")
+        with self.assertRaisesRegex(errors.UserError, f"{tar}, an archive"):
+            list(text.read_lines(tar))
 
     @parameterized.parameters(*PACKERS, "")
     def test_a_line_without_an_end_is_refused(self, suffix):
