@@ -71,11 +71,9 @@ class DistributedDocTest(absltest.TestCase):
     def test_slurm_puts_a_stopped_job_back(self):
         script = only_block("#!/bin/bash\n#SBATCH --nodes")
         for code, expected in ((138, "requeue 7"), (143, "requeue 7"), (1, "")):
-            stand_ins = (
-                f"scontrol() {{ echo $*; }}; srun() {{ return {code}; }}"
-            )
+            fakes = f"scontrol() {{ echo $*; }}; srun() {{ return {code}; }}"
             done = subprocess.run(
-                ["bash", "-c", f"{stand_ins}\n{script}"],
+                ["bash", "-c", f"{fakes}\n{script}"],
                 env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": "7"},
                 capture_output=True,
                 text=True,

@@ -284,12 +284,10 @@ def print_unfinished(runs: Sequence[runs_lib.Run], train_steps: int) -> bool:
 
 def trainer_flags() -> dict[str, Any]:
     """Returns the flags of the trainer, but --usr_dir, that all runs share."""
-    names = (
-        "problem data_dir tmp_dir local_eval_frequency bleu_tokenize".split()
-    )
+    own = "problem data_dir tmp_dir local_eval_frequency bleu_tokenize".split()
     if FLAGS.problem == "translate_files":
-        names += [*command.FILE_FLAGS, "vocab_size"]
-    return {name: getattr(FLAGS, name) for name in names}
+        own += [*command.FILE_FLAGS, "vocab_size"]
+    return {name: getattr(FLAGS, name) for name in own}
 
 
 def tune(

@@ -48,6 +48,9 @@ _MARKUP = re.compile(
 _VOID = ["", *"area base br col embed hr image img input link meta".split()]
 _VOID += "param source track wbr".split()
 _TRANSLATE = re.compile(r"""(?ai)translate(?:\s*=\s*["']?(no|yes|)["']?)?""")
+# Line ends are blanks in HTML, but not in these elements.
+_BLANKS = re.compile(r"(?<=\S)[ \t\n\r\f]+(?=\S)")
+_KEEPS_LINES = "pre", "textarea"
 # Most tags for each sentence that is allowed.
 _TAGS = 32
 # A line that is not blank, without its end; `str.splitlines` knows the ends.
@@ -214,13 +217,17 @@ def _runs(text):
     """
     # The elements that change whether text is translated, and those of the same
     # name in them: name, whether it is, and start tag.
-    opened, end = [("", True, "")], 0
+    opened, end, has_lines = [("", True, "")], 0, False
     while found := _MARKUP.search(text, end):
         run, markup = text[end : found.start()], found[0]
         _, slash, name, attributes, last = found.groups("")
         end, name = found.end(), name.lower()
         outer, is_translated, _ = opened[-1]
+        if is_translated and not has_lines:
+            run = _BLANKS.sub(" ", run)
         yield (run, markup) if is_translated else ("", run + markup)
+        if name in _KEEPS_LINES:
+            has_lines = not slash
         given = _ATTRIBUTE.findall(attributes)
         # A slash may end an unquoted value instead.
         is_empty = attributes.endswith("/") > "".join(given[-1:]).endswith("/")
@@ -242,7 +249,7 @@ def _runs(text):
             "translated. Received the end of the text. Write &lt; for a "
             'character "<".'
         )
-    yield text[end:], ""
+    yield text[end:] if has_lines else _BLANKS.sub(" ", text[end:]), ""
 
 
 def _parts(line, language, segment):

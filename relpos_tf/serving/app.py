@@ -135,12 +135,9 @@ def _for_hosts(app, allowed_hosts):
     known = re.compile(rf"(?i)({names}{own})\.?(:\d*)?")
 
     async def answer(scope, receive, send):
-        host = (
-            dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
-        )
-        found = (
-            app if known.fullmatch(host) else _json({"error": _FOREIGN}, 400)
-        )
+        host = dict(scope["headers"]).get(b"host", b"localhost")
+        is_known = known.fullmatch(host.decode("latin-1"))
+        found = app if is_known else _json({"error": _FOREIGN}, 400)
         await found(scope, receive, send)
 
     return answer
@@ -248,7 +245,9 @@ class _Answers:
         """Returns what the answer says of each line."""
         model, texts = worker.model, []
         queries.check_sizes(query, self._limits)
-        threads = self._long if sum(map(len, query.lines)) > _LONG else None
+        size = sum(map(len, query.lines))
+        request.state.what = f"A request of {size} characters"
+        threads = self._long if size > _LONG else None
         run = asyncio.get_running_loop().run_in_executor
         if query.split_sentences:
             texts = await run(

@@ -59,13 +59,10 @@ class Job:
     def __init__(self, query: queries.Query, settings: decode_hparam.Completed):
         self.query = query
         self.settings = settings
-        self.future: concurrent.futures.Future[Any] = (
-            concurrent.futures.Future()
-        )
+        self.future = concurrent.futures.Future[Any]()
         self.arrived = time.monotonic()
-        self.lines: dict[
-            int, dict[str, Any]
-        ] = {}  # of the answer, by their index
+        # Those of the answer, by their index.
+        self.lines: dict[int, dict[str, Any]] = {}
         self.weights = 0  # of their attention
         # Numbers decide what is drawn for a line: a random query is never
         # joined with others.

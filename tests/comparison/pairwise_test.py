@@ -70,9 +70,8 @@ class CompareTest(parameterized.TestCase):
     )
     def test_fewer_than_two_common_seeds_are_no_pairs(self, *seeds):
         sides = [REFERENCES, WORSE, WORSE[:2] + REFERENCES[2:]], [WORST, WORSE]
-        a, b = (
-            dict(zip(*x, strict=True)) for x in zip(seeds, sides, strict=True)
-        )
+        (a, b), (c, d) = seeds, sides
+        a, b = dict(zip(a, c, strict=True)), dict(zip(b, d, strict=True))
         by_label = scores(a=a, b=b)
         found = pairwise.compare("a", "b", by_label, BLEU)
         self.assertEqual((found["seeds"], found["by_seed"]), ([], []))

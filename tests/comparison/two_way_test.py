@@ -106,9 +106,7 @@ class TwoWayTest(parameterized.TestCase):
         found = two_way.compare(scored[:2], scored[2:], are_paired=True)
         sides = sum(counts[:2]), sum(counts[2:])
         drawn = generator.integers(200, size=(1000, 200))  # with repetition
-        ours, others = (
-            measure.score(side[drawn].sum(axis=1)) for side in sides
-        )
+        ours, others = (measure.score(x[drawn].sum(axis=1)) for x in sides)
         half = Z * (ours - others).std(ddof=1)
         width = found.sentences_high - found.sentences_low
         self.assertAlmostEqual(width / half, 2.0, delta=0.2)

@@ -60,9 +60,8 @@ def with_merges(model_bytes):
 def possible(pieces):
     """Returns the indices of pairs that may merge, the first one in rank 1."""
     joined = map("".join, zip(pieces, pieces[1:], strict=False))
-    ranked = [
-        (_MERGES.index(p), i) for i, p in enumerate(joined) if p in _MERGES
-    ]
+    known = [(i, p) for i, p in enumerate(joined) if p in _MERGES]
+    ranked = [(_MERGES.index(p), i) for i, p in known]
     return [i for _, i in sorted(ranked)]
 
 

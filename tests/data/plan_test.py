@@ -124,9 +124,8 @@ class PlanTest(parameterized.TestCase):
         self.assertLen(orders, 4)
         # On average, two random numbers below N are N / 3 apart.
         self.assertAlmostEqual(np.mean(neighbours) / PAIRS, 1 / 3, delta=0.06)
-        longest = [
-            make().row_lengths(rows).max() for rows in make().epoch(1, 0)
-        ]
+        batches = make().epoch(1, 0)
+        longest = [make().row_lengths(rows).max() for rows in batches]
         middle = len(longest) // 2
         self.assertAlmostEqual(
             np.mean(longest[:middle]) / np.mean(longest[middle:]), 1, delta=0.2

@@ -131,9 +131,8 @@ class PaddedDivergenceTest(tf.test.TestCase):
         labels = np.array([[4, 1, 0], [2, 0, 4]])
 
         def total(*arrays):
-            p, q = (
-                np.exp(a) / np.exp(a).sum(-1, keepdims=True) for a in arrays
-            )
+            powers = map(np.exp, arrays)
+            p, q = (a / a.sum(-1, keepdims=True) for a in powers)
             return np.sum((p * (np.log(p) - np.log(q)))[labels != 0])
 
         logits = [tf.constant(a, tf.float32) for a in arrays]

@@ -172,6 +172,11 @@ CALLS = {
         "At most one scheme",
         "additive score and keys of 3 heads",
     ),
+    "score_with_another_scheme": (
+        lambda: additive.Additive(rotary.Rotary()),
+        "must be None or a shaw.Shaw",
+        "Rotary object",
+    ),
     "vectors_of_pairs_beside_single_features": (
         schemes(shaw.Shaw(2), additive.FeatureWise()),
         "FeatureWise(Shaw",

@@ -72,9 +72,7 @@ class CheckpointManagerTest(folders.TestCase):
         self.manager.restore()
         self.assertEqual(int(self.position), 5)
         with np.load(self.folder / "ckpt-10.npz") as arrays:
-            found = {
-                key: (v.dtype.name, v.tolist()) for key, v in arrays.items()
-            }
+            found = {k: (v.dtype.name, v.tolist()) for k, v in arrays.items()}
         self.assertEqual(
             found,
             {

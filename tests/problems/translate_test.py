@@ -51,11 +51,10 @@ class Multi30kTest(folders.TestCase):
         for stem, size in self.SIZES.items():
             for language in ("en", "fr"):
                 # Untidy, as they come.
-                lines = (
-                    f" {language} {i}  stone &amp; tile \n" for i in range(size)
-                )
+                line = f" {language} %d  stone &amp; tile \n"
+                text = "".join(map(line.__mod__, range(size)))
                 path = self.files / f"{stem}.{language}.gz"
-                path.write_bytes(gzip.compress("".join(lines).encode()))
+                path.write_bytes(gzip.compress(text.encode()))
         self.urlopen = self.enter_context(
             absltest.mock.patch.object(
                 urllib.request,

@@ -390,6 +390,11 @@ class AppTest(parameterized.TestCase):
         fake.gate.set()
         self.assertEqual(served.translate("cd"), ["DC"])
         self.assertEqual(fake.batches, [["c" * 9, "ab"], ["cd"]])
+        model = served_lib.ServedModel
+        slow = mock.patch.object(model, "sizes", lambda *_: time.sleep(3))
+        with slow, self.assertLogs("relpos_tf", "WARNING") as logs:
+            served.post({"lines": ["cd"]})
+        self.assertIn("A request of 2 characters", logs.output[0])
 
     def test_a_full_queue_is_503_and_others_are_answered(self):
         served, fake = self.hold(max_queue_lines=3)

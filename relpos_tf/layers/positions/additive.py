@@ -12,6 +12,7 @@ import tensorflow as tf
 from relpos_tf import errors
 from relpos_tf.layers import pairs as pairs_lib
 from relpos_tf.layers.positions import scheme
+from relpos_tf.layers.positions import shaw
 
 
 class Sums(scheme.Scheme):
@@ -22,8 +23,13 @@ class Sums(scheme.Scheme):
             queries and keys (a), and its vectors of the values to the values.
     """
 
-    def __init__(self, relative: scheme.Scheme | None = None):
+    def __init__(self, relative: shaw.Shaw | None = None):
         self.relative = scheme.restored_from(relative)
+        if not isinstance(self.relative, shaw.Shaw | None):
+            raise errors.UserError(
+                "`relative` must be None or a shaw.Shaw, whose vectors count. "
+                f"Received: {relative!r}."
+            )
 
     def build(self, layer: keras.layers.Layer) -> None:
         self._own = copy.copy(self.relative)
