@@ -274,10 +274,7 @@ def check(instance: Any) -> None:
 
 
 def check_value(
-    name: str,
-    value: Any,
-    kind: Any,
-    bounds: Number | Choice | None = None,
+    name: str, value: Any, kind: Any, bounds: Number | Choice | None = None
 ) -> None:
     """Holds a value to its type and limits.
 
@@ -358,9 +355,7 @@ def parse(text: str, cls: type) -> dict[str, Any]:
 
 
 def check_names(
-    names: Iterable[str],
-    known: Collection[str],
-    what: str = "hparams",
+    names: Iterable[str], known: Collection[str], what: str = "hparams"
 ) -> None:
     """Raises UserError if a name is not known, with the nearest that is."""
     if unknown := sorted(set(names) - set(known)):

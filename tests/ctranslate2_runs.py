@@ -18,15 +18,9 @@ from relpos_tf.models import run_dir
 from tests import tiny_run
 
 LINES = (
-    "twenty-one days",
-    "",
-    "Where is the station?",
-    " \t",
+    *("twenty-one days", "", "Where is the station?", " \t"),
     "It is raining, and it will rain tomorrow as well. " * 3,
-    "a\u2028b",
-    "twenty-one days",
-    "7",
-    "WHERE IS THE STATION?",
+    *("a\u2028b", "twenty-one days", "7", "WHERE IS THE STATION?"),
 )
 ABSOLUTE = {"self_attention_type": "dot_product", "pos": "timing"}
 PRE_NORM = {

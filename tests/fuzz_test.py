@@ -37,9 +37,7 @@ _LINES_OF_BYTES = strategies.lists(
     max_size=7,
 ).map(lambda parts: b"".join(parts).replace(b"\n", b""))
 _PAIRS = strategies.lists(
-    strategies.tuples(_LINES_OF_BYTES, _LINES_OF_BYTES),
-    min_size=1,
-    max_size=30,
+    strategies.tuples(_LINES_OF_BYTES, _LINES_OF_BYTES), min_size=1, max_size=30
 )
 
 

@@ -32,6 +32,7 @@ import functools
 import logging
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import signal
@@ -493,6 +494,23 @@ def require(flag_values: Flags, *names: str) -> None:
             raise UsageError(f"--{name} is required: {text}.")
 
 
+def check_train_steps(flag_values: Flags) -> None:
+    """Refuses another number of updates in --hparams than in --train_steps.
+
+    Of a --flagfile, it may be another.
+
+    Raises:
+        UsageError: both are typed.
+    """
+    steps = str(flag_values.train_steps or "")
+    others = re.findall(r"\btrain_steps *= *(\w+)", flag_values.hparams)
+    is_typed = {"hparams", "train_steps"} <= flag_values.typed
+    if steps and is_typed and {*others} - {steps}:
+        raise UsageError(
+            "--hparams: `train_steps` has no effect beside --train_steps."
+        )
+
+
 @contextlib.contextmanager
 def flag_value(name: str) -> Iterator[None]:
     """Names a flag in every `UserError` raised in the block (exit code 2).
@@ -548,9 +566,7 @@ def flags_text(flag_values: Flags) -> str:
 
 
 def check_outputs(
-    flag_values: Flags,
-    outputs: Sequence[str],
-    inputs: Sequence[str] = (),
+    flag_values: Flags, outputs: Sequence[str], inputs: Sequence[str] = ()
 ) -> None:
     """Checks the files to write before the work begins.
 

@@ -209,6 +209,7 @@ def check_flags() -> None:
             "--preset=length needs --train_max_length: it trains on sentences "
             "up to that length and tests on longer ones."
         )
+    command.check_train_steps(FLAGS)
     if FLAGS.problem == "translate_files":
         command.require(FLAGS, *command.TEXTS)
     elif FLAGS.problem:

@@ -400,10 +400,7 @@ def tell_kept(path: str, number: int) -> None:
 
 
 def show_scores(
-    texts: list[str],
-    references: list[str],
-    path: str | pathlib.Path,
-    name: str,
+    texts: list[str], references: list[str], path: str | pathlib.Path, name: str
 ) -> dict[str, Any]:
     """Prints the scores of a model's texts behind a name; returns them."""
     asked = FLAGS.bleu_tokenize

@@ -30,6 +30,7 @@ from relpos_tf.decoding import decode_hparam
 from relpos_tf.export import formats
 from relpos_tf.models import run_dir
 from relpos_tf.utils import extras
+from relpos_tf.utils import signals
 
 FLAGS = command.Flags()
 FLAGS.define_strings(
@@ -75,14 +76,15 @@ def main() -> None:
     path = FLAGS.output_dir or FLAGS.checkpoint_path
     path = path or run_dir.latest_run("runs")
     name = f"export_{FLAGS.format}".removesuffix("_saved_model")
-    written = formats.export(
-        FLAGS.format,
-        path,
-        FLAGS.export_dir or run_dir.run_of(path).path / name,
-        quantization=FLAGS.quantization,
-        language_pair=FLAGS.language_pair,
-        **search,
-    )
+    with signals.caught():
+        written = formats.export(
+            FLAGS.format,
+            path,
+            FLAGS.export_dir or run_dir.run_of(path).path / name,
+            quantization=FLAGS.quantization,
+            language_pair=FLAGS.language_pair,
+            **search,
+        )
     command.logger().info("Exported %s to %s.", path, written)
     if FLAGS.format != "argos":
         call = command.call_of("decoder", f"--export_dir={written}")

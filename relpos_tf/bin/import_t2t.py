@@ -10,6 +10,7 @@ vocab.*.subwords, is there or in the data_dir of the training.
 from relpos_tf import hparam
 from relpos_tf import registry
 from relpos_tf.bin import command
+from relpos_tf.utils import signals
 
 FLAGS = command.Flags()
 FLAGS.define_strings(
@@ -35,13 +36,14 @@ def main() -> None:
     command.import_tensorflow()
     from relpos_tf.t2t import t2t_import  # this imports TensorFlow
 
-    result = t2t_import.import_run(
-        FLAGS.t2t_dir,
-        FLAGS.output_dir,
-        checkpoint=FLAGS.checkpoint or None,
-        vocab_file=FLAGS.vocab_file or None,
-        target_space_id=FLAGS.target_space_id,
-    )
+    with signals.caught():
+        result = t2t_import.import_run(
+            FLAGS.t2t_dir,
+            FLAGS.output_dir,
+            checkpoint=FLAGS.checkpoint or None,
+            vocab_file=FLAGS.vocab_file or None,
+            target_space_id=FLAGS.target_space_id,
+        )
     log = command.logger()
     number = sum(len(names) for names in result.used.values())
     log.info(

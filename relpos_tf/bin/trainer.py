@@ -64,6 +64,7 @@ FLAGS.define_integer(
     upper_bound=128,
 )
 FLAGS.needs("num_logical_cpus=1", "worker_gpu")
+FLAGS.needs("schedule!=evaluate", "num_logical_cpus", "worker_gpu")
 FLAGS.define_bools(
     generate_data="Prepare the data again, even if they are there.",
     deterministic="Use deterministic operations only.",
@@ -132,15 +133,16 @@ def train(problem, hparams, output_dir: str) -> None:
         start = output_dir  # The run that it started from is no longer needed.
         config = dataclasses.replace(config, random_seed=FLAGS.random_seed)
     elif start:
-        found = checkpoints.resolve(start)  # raises if there is none
+        with command.flag_value("warm_start_from"):
+            found = checkpoints.resolve(start)  # raises if there is none
+            run_setup.check_same_model(start, hparams)
         config = dataclasses.replace(config, warm_start_from=found)
-        run_setup.check_same_model(start, hparams)
     problem = run_setup.with_tokenizer_of(problem, FLAGS.data_dir, start)
     if hosts.is_chief:  # The others only read.
         check_folders(problem, output_dir)
-    run_setup.share_data(
-        hosts, problem, FLAGS.data_dir, FLAGS.tmp_dir, FLAGS.generate_data
-    )
+    # Not again, from the run's flags.txt.
+    anew, FLAGS["generate_data"].value = FLAGS.generate_data, False
+    run_setup.share_data(hosts, problem, FLAGS.data_dir, FLAGS.tmp_dir, anew)
     if hosts.is_chief:
         locks.acquire_exclusive(output_dir)
         command.log_to(os.path.join(output_dir, run_dir.LOG))
@@ -192,15 +194,16 @@ def with_training_of(
     """Returns the hparams with those of the run's training if it is over."""
     steps = max(run_dir.all_steps(run.path), default=0)
     total = FLAGS.train_steps or hparams.train_steps
-    first, end = "activation_dtype", "beam_size"
-    if FLAGS.schedule == "evaluate":  # whose batches may be others
-        first, end = "layer_prepostprocess_dropout", "batch_size"
-    elif steps < total:
-        return hparams
     own = run.read_hparams().to_dict()
     names = list(own)
-    names = names[names.index(first) : names.index(end)]
-    kept = {name: own[name] for name in names if name != "train_steps"}
+    names = names[names.index("activation_dtype") : names.index("beam_size")]
+    free = "train_steps"
+    if FLAGS.schedule == "evaluate":
+        names += ["average_checkpoints", "average_epochs"]
+        free = "batch_size"
+    elif steps < total:
+        return hparams
+    kept = {name: own[name] for name in names if name != free}
     for name, value in fields.parse(FLAGS.hparams, hparam.HParams).items():
         if value != kept.get(name, value):
             raise command.UsageError(
@@ -239,6 +242,7 @@ def check_folders(problem, output_dir: str) -> None:
 
 def make_hparams() -> hparam.HParams:
     """Returns the set that the flags name, with its changes."""
+    command.check_train_steps(FLAGS)
     with command.flag_value("hparams_set"):
         hparams = registry.hparams(FLAGS.hparams_set)
     with command.flag_value("hparams"):

@@ -49,10 +49,7 @@ def compare_all(
 
 
 def compare(
-    a: str,
-    b: str,
-    scores: Scores,
-    measure: corpus_measures.Measure,
+    a: str, b: str, scores: Scores, measure: corpus_measures.Measure
 ) -> dict[str, Any]:
     """Compares two labels over the seeds that both have.
 

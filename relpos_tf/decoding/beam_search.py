@@ -107,7 +107,7 @@ def run(
         ValueError: an argument is not as described.
     """
     initial_ids = tf.cast(initial_ids, tf.int32)
-    _check(search, initial_ids)
+    _check(search, initial_ids, shrink_at)
     state = _initial_state(search, initial_ids, states)
     if shrink_at:
         state = _run_shrinking(search, state, shrink_at)
@@ -179,18 +179,22 @@ def _with_open_axes(tensor):
     return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=shape)
 
 
-def _check(search, initial_ids):
+def _check(search, initial_ids, shrink_at):
     """Raises ValueError for arguments that cannot be searched with."""
     shape, limits = initial_ids.shape, search.limits.shape
     valid = shape.rank == 1 and limits.rank in (0, 1)
     valid &= limits.rank == 0 or limits.is_compatible_with(shape)
     # With a negative alpha the bound on future scores would not hold.
     valid &= tf.is_tensor(search.alpha) or search.alpha >= 0
+    # Padding follows nothing where limits differ.
+    valid &= (limits.rank == 1) <= search.eos_id < search.vocab_size
+    valid &= shrink_at == 0 or (limits.rank == 1 and 0 < shrink_at < 1)
     if not valid or search.beam_size < 1 or search.vocab_size < 2:
         raise ValueError(
             "Expected initial_ids [batch], decode_length [] or [batch], "
-            "beam_size >= 1, vocab_size >= 2 and alpha >= 0. Received: "
-            f"initial_ids {shape} and {search}."
+            "beam_size >= 1, vocab_size >= 2, alpha >= 0, an eos_id below "
+            "vocab_size, and shrink_at in [0, 1), or 0 for one length. "
+            f"Received: initial_ids {shape}, {shrink_at=} and {search}."
         )
 
 

@@ -105,9 +105,7 @@ class CTranslate2Engine(engines.ExportEngine):
         return decode_hparams
 
     def translate(
-        self,
-        items: list[engines.Item],
-        decode_hparams: decode_hparam.Completed,
+        self, items: list[engines.Item], decode_hparams: decode_hparam.Completed
     ) -> list[engines.Translation]:
         """Translates lines in one batch.
 

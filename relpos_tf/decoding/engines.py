@@ -176,9 +176,7 @@ def nan_logits(name: str) -> str:
 
 
 def make_batches(
-    sizes: list[int],
-    batch_size: int = BATCH_LINES,
-    batch_ids: int = BATCH_IDS,
+    sizes: list[int], batch_size: int = BATCH_LINES, batch_ids: int = BATCH_IDS
 ) -> Iterator[list[int]]:
     """Yields the indices of items that form a batch, the longest first.
 
@@ -228,9 +226,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def translate(
-        self,
-        items: list[Item],
-        decode_hparams: decode_hparam.Completed,
+        self, items: list[Item], decode_hparams: decode_hparam.Completed
     ) -> list[Translation]:
         """Translates lines in one batch.
 
@@ -276,9 +272,7 @@ class Engine(abc.ABC):
         return item._replace(content=ids, size=len(ids))
 
     def with_attention(
-        self,
-        items: list[Item],
-        translations: list[Translation],
+        self, items: list[Item], translations: list[Translation]
     ) -> list[Translation]:
         """Adds the attention of each text of each line, if it is steerable.
 

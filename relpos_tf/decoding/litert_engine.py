@@ -117,9 +117,7 @@ class LiteRTEngine(engines.ExportEngine):
         self.program = Program(pathlib.Path(folder, MODEL).read_bytes())
 
     def translate(
-        self,
-        items: list[engines.Item],
-        decode_hparams: decode_hparam.Completed,
+        self, items: list[engines.Item], decode_hparams: decode_hparam.Completed
     ) -> list[engines.Translation]:
         """Translates lines, one after another.
 

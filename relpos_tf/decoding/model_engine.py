@@ -98,9 +98,7 @@ class ModelEngine(engines.Engine):
         return decode_hparams
 
     def translate(
-        self,
-        items: list[engines.Item],
-        decode_hparams: decode_hparam.Completed,
+        self, items: list[engines.Item], decode_hparams: decode_hparam.Completed
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
         found = self._find(items, decode_hparams)
@@ -209,9 +207,7 @@ class ModelEngine(engines.Engine):
             )
 
     def with_attention(
-        self,
-        items: list[engines.Item],
-        translations: list[engines.Translation],
+        self, items: list[engines.Item], translations: list[engines.Translation]
     ) -> list[engines.Translation]:
         """Adds the attention of each translation of each line."""
         pieces = self.tokenizer.pieces()

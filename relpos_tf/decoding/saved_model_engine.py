@@ -48,9 +48,7 @@ class SavedModelEngine(engines.ExportEngine):
         return list(map(engines.Item, strings, sizes.tolist()))
 
     def translate(
-        self,
-        items: list[engines.Item],
-        decode_hparams: decode_hparam.Completed,
+        self, items: list[engines.Item], decode_hparams: decode_hparam.Completed
     ) -> list[engines.Translation]:
         """Translates lines in one batch."""
         found = self._details(

@@ -138,7 +138,7 @@ def _constraints(limits):
     """Returns `Constraints`, also of limits alone."""
     if isinstance(limits, constraints.Constraints):
         return limits
-    return constraints.Constraints(tf.convert_to_tensor(limits))
+    return constraints.Constraints(tf.cast(limits, tf.int32))
 
 
 class _Shared(NamedTuple):

@@ -10,7 +10,6 @@ piece is the name of its id.
 
 import json
 import pathlib
-import tempfile
 import zipfile
 from typing import Any
 
@@ -77,18 +76,17 @@ def export_argos(
     spec = ctranslate2_export.make_spec(engine, quantization)
     # The client puts a source piece in the place of each unknown token.
     spec.config.unk_token = engine.tokenizer.pieces()[text.UNKNOWN_ID]
-    path.parent.mkdir(parents=True, exist_ok=True)
     with (
-        tempfile.TemporaryDirectory(dir=path.parent) as model_dir,
+        files.new_folder(path) as model_dir,
         files.replacing(path) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as package,
     ):
-        spec.save(model_dir)
+        spec.save(str(model_dir))
         package.writestr(f"{name}/metadata.json", json.dumps(metadata))
         package.writestr(
             f"{name}/sentencepiece.model", engine.tokenizer.model_bytes
         )
-        for one in sorted(pathlib.Path(model_dir).iterdir()):
+        for one in sorted(model_dir.iterdir()):
             package.write(one, f"{name}/model/{one.name}")
     return path
 

@@ -77,6 +77,9 @@ class MultiHead(base.Layer):
         self.v.build(memory_shape)
         self.output_transform.build((*queries_shape[:-1], self.hidden_size))
 
+    def compute_output_shape(self, queries_shape: Any, *others: Any) -> Any:
+        return (*queries_shape[:-1], self.hidden_size)
+
     def joined_mask(
         self,
         queries: tf.Tensor,
@@ -255,10 +258,10 @@ class TransformerAttention(MultiHead):
         queries_mask: tf.Tensor | None = None,
         memory_mask: tf.Tensor | None = None,
     ) -> Any:
-        if pairs is not None and may_attend is not None:
+        if pairs and (may_attend is not None or use_causal_mask > pairs.causal):
             raise errors.UserError(
-                "`pairs` takes the place of masks: give it `may_attend`. "
-                "Received: both."
+                "`pairs` takes the place of masks: give it `may_attend` and "
+                "`causal`. Received: both."
             )
         may_attend = self.joined_mask(
             queries, memory, may_attend, mask, queries_mask, memory_mask
@@ -434,7 +437,8 @@ class TransformerAttention(MultiHead):
             logits = tf.matmul(q, keys_values.keys, transpose_b=True)
             logits = self.logits(logits, q, pairs)  # [B, H, Q, K]
             weights = pairs_lib.softmax(logits, bias, self.compute_dtype)
-            heads = self.output(weights, keys_values.values, pairs, training)
+            values = keys_values.values
+            heads = self.weighted_values(weights, values, pairs, training)
         return self.from_heads(heads, q), weights
 
     def logits(
@@ -445,7 +449,7 @@ class TransformerAttention(MultiHead):
             logits = one.logits(logits, q, pairs)
         return logits
 
-    def output(
+    def weighted_values(
         self,
         weights: tf.Tensor,
         values: tf.Tensor,

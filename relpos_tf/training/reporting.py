@@ -104,10 +104,9 @@ class Progress:
         if made >= _FEWEST:
             self._speed = made / (time.monotonic() - self._timed_since)
         mean = f"loss {loss / max(target_tokens, 1.0):#.3g}"
-        facts = mean, f"epoch {epoch:.1f}", f"{skipped:.0f} skipped"
-        shown = facts if skipped else facts[:2]
+        other = f"{skipped:.0f} skipped" if skipped else f"epoch {epoch:.1f}"
         total, speed = self._total_steps, self._speed
-        return terminal.progress("step", step, total, speed, *shown)
+        return terminal.progress("step", step, total, speed, mean, other)
 
     def report(self, step: int, learning_rate: float) -> dict[str, float]:
         """Reports the interval that ends now, and begins the next one.

@@ -94,8 +94,8 @@ def check_same_model(start: str, hparams: hparam.HParams) -> None:
     new = hparams.replace(vocab_size=old.vocab_size)  # It keeps its tokenizer.
     if changes := run_dir.changes_of_model(old, new):
         raise errors.UserError(
-            f"--warm_start_from={start} has {', '.join(changes)}. Give its "
-            "--hparams_set and --hparams."
+            f"{start} has {', '.join(changes)}. Give its --hparams_set and "
+            "--hparams."
         )
 
 

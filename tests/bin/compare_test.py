@@ -123,8 +123,7 @@ class RunsTest(folders.TestCase):
         references = [target for _, target in examples.TEST]
         path = self.write("theirs.txt", *references)
         code, out, err = self.compare(
-            "HERE/a-seed1,b=HERE/b-seed1",
-            f"--outputs=theirs={path}",
+            "HERE/a-seed1,b=HERE/b-seed1", f"--outputs=theirs={path}"
         )
         self.assertEqual(code, 0, err)
         report = self.report()
@@ -380,17 +379,10 @@ class TrainTest(folders.TestCase):
             return 3
 
         line = (
-            "--preset=table2",
-            "--problem=translate_files",
-            "--train_source=s",
-            "--train_target=t",
-            "--dev_source=it's s",
-            "--dev_target=t",
-            "--vocab_size=300",
-            "--hparams=hidden_size=64",
-            "--seeds=3,5",
-            "--train_steps=40",
-            "--train_max_length=9",
+            *("--preset=table2", "--problem=translate_files", "--seeds=3,5"),
+            *("--train_source=s", "--train_target=t", "--dev_source=it's s"),
+            *("--dev_target=t", "--vocab_size=300", "--hparams=hidden_size=64"),
+            *("--train_steps=40", "--train_max_length=9"),
             "--local_eval_frequency=20",
             f"--output_dir={self.folder}",
         )

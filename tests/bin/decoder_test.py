@@ -77,10 +77,7 @@ class DecoderTest(folders.TestCase):
             if not any(word.startswith("--output_dir") for word in arguments):
                 arguments = f"--output_dir={tiny_run.path()}", *arguments
             return calls.execute(
-                decoder.main,
-                *arguments,
-                stdin=stdin,
-                isatty=isatty,
+                decoder.main, *arguments, stdin=stdin, isatty=isatty
             )
 
     def write_bytes(self, name, content):

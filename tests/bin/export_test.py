@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pathlib
 import shutil
+import signal
 import sys
 import unittest
 from unittest import mock
@@ -13,12 +14,21 @@ from absl.testing import absltest
 
 from relpos_tf.bin import command
 from relpos_tf.bin import export
+from relpos_tf.bin import import_t2t
 from relpos_tf.decoding import loading
+from relpos_tf.export import formats
 from relpos_tf.models import checkpoints
 from relpos_tf.models import run_dir
+from relpos_tf.t2t import t2t_import
 from tests import ctranslate2_runs
 from tests import tiny_run
 from tests.bin import calls
+
+
+def terminate(*arguments, **options):
+    del arguments, options
+    signal.raise_signal(signal.SIGTERM)
+
 
 NO_LIBRARY = importlib.util.find_spec("ctranslate2") is None
 
@@ -54,6 +64,19 @@ class ExportTest(absltest.TestCase):
             self.assertEqual((code, loaded.call_count), (1, 0))
             words = rf"the package {package}, .*relpos_tf\[{extra}\]"
             self.assertRegex(err, words)
+
+    def test_a_stop_is_told(self):
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGTERM, before)
+        for main, module, flags in (
+            (export.main, formats, ["--output_dir=a", "--export_dir=b"]),
+            (import_t2t.main, t2t_import, ["--output_dir=a", "--t2t_dir=b"]),
+        ):
+            name = "export" if module is formats else "import_run"
+            with mock.patch.object(module, name, side_effect=terminate):
+                code, _, err = calls.execute(main, *flags)
+            self.assertEqual(code, 143)
+            self.assertEndsWith(err, ": stopped by SIGTERM.\n")
 
     @unittest.skipIf(NO_LIBRARY, "ctranslate2 is not installed")
     def test_the_export_has_the_settings_of_the_flags(self):

@@ -97,6 +97,10 @@ TABLE = {
             "--hparams=transformer_tiny:train_steps=7",
             "--train_steps is required, 7,",
         ),
+        (
+            f"{SETS} --train_steps=9 --hparams=transformer_tiny:train_steps=7",
+            "--hparams: `train_steps` no effect",
+        ),
     ),
     datagen: (
         ("", "--problem is required"),
@@ -209,6 +213,7 @@ TABLE = {
         ("--schedule=train --eval_steps=100", "--eval_steps --schedule!=train"),
         ("--schedule=evaluate --train_steps=0", "--schedule!=evaluate"),
         ("--schedule=evaluate --warm_start_from=a", "--schedule!=evaluate"),
+        ("--schedule=evaluate --worker_gpu=1", "--schedule!=evaluate"),
         (
             "--problem=translate_files --vocab_size=9 --warm_start_from=a",
             "--vocab_size no effect with --warm_start_from.",

@@ -137,16 +137,33 @@ class VocabularyTest(folders.TestCase):
         ([SIZES, "--random_seed=8"], "random_seed .*run is trained with 9. "),
         ([f"{SIZES},label_smoothing=0.5"], "label_smoothing` has no effect"),
         ([f"{SIZES},max_length=99"], "max_length` has no effect"),
+        ([f"{SIZES},train_steps=8"], "effect beside --train_steps"),
         ([f"{SIZES},alpha=2"], ""),
     )
     def test_a_run_keeps_the_settings_it_was_trained_with(self, given, words):
-        self.train("run", SIZES, "--random_seed=9", "--train_steps=7")
+        once = "--train_steps=7", "--generate_data"
+        self.train("run", SIZES, "--random_seed=9", *once)
         (self.run_dir / "ckpt-7.npz").touch()
-        code, err = self.train("run", *given, "--train_steps=7")
+        code, err = self.train("run", *given, *once)
         self.assertEqual(code, 2 if words else 0, err)
         self.assertRegex(err, words or "alpha was")
         flags = (self.run_dir / "flags.txt").read_text("utf-8")
         self.assertIn("--random_seed=9\n", flags)
+        self.assertIn("--nogenerate_data\n", flags)
+
+    @parameterized.parameters(
+        *("max_length=9", "average_checkpoints=2", "train_steps=9"),
+        "activation_dtype=bfloat16",
+    )
+    def test_an_evaluation_is_that_of_the_training(self, change):
+        code, _, err = calls.execute(
+            trainer.main,
+            *("--problem=algorithmic_reverse", "--schedule=evaluate"),
+            *(f"--data_dir={self.data_dir}", f"--output_dir={self.base}"),
+            f"--hparams={SIZES},{change}",
+        )
+        self.assertEqual(code, 2, err)
+        self.assertIn(f"`{change.partition('=')[0]}` has no effect: ", err)
 
     def assert_goes_on(self):
         """Checks that the run is accepted, and which data are prepared."""
@@ -188,8 +205,8 @@ class VocabularyTest(folders.TestCase):
             (SIZES.replace("=timing", "=none"), r"pos=timing \(now none\)"),
         ):
             code, err = self.train("new", sizes)
-            self.assertEqual(code, 1)
-            self.assertRegex(err, rf"base .*{words}\. Give its --hparams_set")
+            self.assertEqual(code, 2)
+            self.assertRegex(err, rf"_start_from: .*base .*{words}\. Give its ")
             self.assertFalse(self.data_dir.exists())
         code, err = self.train("new", f"{SIZES},batch_size=500,max_length=9")
         self.assertEqual(code, 0, err)
@@ -204,6 +221,6 @@ class VocabularyTest(folders.TestCase):
     def test_a_start_that_is_not_there_is_refused_before_data_are_made(self):
         shutil.rmtree(self.base)
         code, err = self.train("new")
-        self.assertEqual(code, 1)
+        self.assertEqual(code, 2)
         self.assertRegex(err, f"Received: {self.base}, which does not exist")
         self.assertFalse(self.data_dir.exists())

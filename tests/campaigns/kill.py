@@ -40,12 +40,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PHASES = ("start", "training", "saving", "evaluating")
 STEPS, FREQUENCY = 60, 20
 OPTIONS = (
-    f"--train_steps={STEPS}",
-    f"--local_eval_frequency={FREQUENCY}",
-    "--save_checkpoints_secs=1",
-    "--keep_checkpoint_max=1000",
-    "--log_step_count_steps=1",
-    "--deterministic",
+    *(f"--train_steps={STEPS}", f"--local_eval_frequency={FREQUENCY}"),
+    *("--save_checkpoints_secs=1", "--keep_checkpoint_max=1000"),
+    *("--log_step_count_steps=1", "--deterministic"),
     "--hparams=batch_size=512,beam_size=1,extra_length=3",
 )
 ONE_THREAD = dict.fromkeys(

@@ -238,10 +238,7 @@ class TokenizerTest(ContentTestCase):
             ({"target_language": "target"}, "", "13a", 0.0),
         ):
             report = self.make(
-                *results,
-                further=[self.more],
-                problem=problem,
-                tokenize=asked,
+                *results, further=[self.more], problem=problem, tokenize=asked
             )
             row = report["runs"][0]
             self.assertAlmostEqual(row["bleu"], expected)

@@ -40,10 +40,7 @@ class ScoresTestCase(folders.TestCase):
 
     def score_all(self, *wanted, further=()):
         return scoring.score(
-            wanted,
-            0,
-            [self.open_set(), *further],
-            self.folder / "out",
+            wanted, 0, [self.open_set(), *further], self.folder / "out"
         )
 
     def score(self, further=()):

@@ -230,6 +230,8 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
         ({"beam_size": 0}, "beam_size=0"),
         ({"vocab_size": 1}, "vocab_size=1"),
         ({"alpha": -0.5}, "alpha=-0.5"),
+        ({"eos_id": 7}, "eos_id=7"),
+        ({"eos_id": 0, "decode_length": [5]}, "eos_id=0"),
         ({"vocab_size": 5}, r"shape \[..., 5\]. Received: shape \(3, 7\)"),
     )
     def test_bad_arguments_are_named(self, changes, message):
@@ -237,6 +239,12 @@ class BeamSearchTest(tf.test.TestCase, parameterized.TestCase):
         arguments |= {"vocab_size": 7, "alpha": 0.6} | changes
         with self.assertRaisesRegex(ValueError, message):
             beam_search.beam_search(lambda _: tf.zeros([3, 7]), **arguments)
+
+    @parameterized.parameters((1.0, [5]), (-0.5, [5]), (0.5, 5))
+    def test_a_share_at_which_no_search_ends_is_refused(self, share, limits):
+        search = beam_search.Search(None, tf.constant(limits), 3, 7, 0.6)
+        with self.assertRaisesRegex(ValueError, f"shrink_at={share}"):
+            beam_search.run(search, tf.constant([0]), shrink_at=share)
 
 
 class StopTest(tf.test.TestCase, parameterized.TestCase):

@@ -56,10 +56,7 @@ class OptionsTest(tf.test.TestCase, parameterized.TestCase):
         model = talkative_model(0.3)
         prefix = [[4, 9, 4, 9, 4], [3, 3, 3, 0, 0], [0, 0, 0, 0, 0]]
         limits = constraints.Constraints(
-            LENGTHS,
-            tf.constant(prefix),
-            min_length=2,
-            no_repeat_ngram_size=1,
+            LENGTHS, tf.constant(prefix), min_length=2, no_repeat_ngram_size=1
         )
         ids, scores = translate(method, model, INPUTS, limits)
         for b, n in np.ndindex(3, 2):

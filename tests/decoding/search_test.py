@@ -183,10 +183,7 @@ class SearchTest(tf.test.TestCase, parameterized.TestCase):
             self.assertAllClose(scores, expected[1][:, :n_best], atol=1e-5)
 
     @parameterized.parameters(
-        (3, 1, False),
-        (7, 5, False),
-        (5, 3, True),
-        (7, VOCAB_SIZE, True),
+        (3, 1, False), (7, 5, False), (5, 3, True), (7, VOCAB_SIZE, True)
     )
     def test_no_padding_and_scores_are_log_probabilities(
         self, seed, beam_size, is_padding_best

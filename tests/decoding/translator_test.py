@@ -23,14 +23,9 @@ from relpos_tf.export import saved_model
 from tests import tiny_run
 
 LINES = (
-    "twenty-one days",
-    "",
-    "Where is the station?",
-    " \t\u2028\u00a0",
+    *("twenty-one days", "", "Where is the station?", " \t\u2028\u00a0"),
     "It is raining, and it will rain tomorrow as well. " * 3,
-    "a\u2028b\x0b",
-    "twenty-one days",
-    "7",
+    *("a\u2028b\x0b", "twenty-one days", "7"),
 )
 
 

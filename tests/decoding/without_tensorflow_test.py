@@ -90,9 +90,7 @@ class WithoutTensorFlowTest(parameterized.TestCase):
     def test_other_commands_say_what_to_install(self, name):
         flag = f"--output_dir={tiny_run.path()}"
         done = without_tensorflow.run(
-            *("-m", f"relpos_tf.bin.{name}", flag),
-            cwd=self.folder,
-            input="7\n",
+            *("-m", f"relpos_tf.bin.{name}", flag), cwd=self.folder, input="7\n"
         )
         self.assertEqual(done.returncode, 1)
         self.assertRegex(

@@ -33,14 +33,9 @@ from tests.bin import calls
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "litert_translate.py"
 LINES = (
-    "twenty-one days",
-    "",
-    "Where is the station?",
-    " \t",
+    *("twenty-one days", "", "Where is the station?", " \t"),
     "It is raining, and it will rain tomorrow as well. " * 3,
-    "a\u2028b \u6f22",
-    "twenty-one days",
-    "7",
+    *("a\u2028b \u6f22", "twenty-one days", "7"),
 )
 SETTINGS = decode_hparam.DecodeHParams(3, 0.6, 7)
 # Runs the example in a process that has neither TensorFlow nor this package.

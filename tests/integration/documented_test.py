@@ -24,10 +24,8 @@ SMALL = (
     "--hparams=max_length=128,hidden_size=16,filter_size=24,num_heads=2,"
     "num_hidden_layers=1,batch_size=256,beam_size=1,extra_length=2,"
     "self_attention_type=dot_product,pos=timing",
-    "--train_steps=1",
-    "--schedule=train",
-    "--test_source=test.en",
-    "--test_target=test.de",
+    *("--train_steps=1", "--schedule=train"),
+    *("--test_source=test.en", "--test_target=test.de"),
 )
 
 CODE = tuple(
@@ -140,12 +138,8 @@ class DocumentedCommandsTest(absltest.TestCase):
         self.run_documented(
             "export --output_dir=runs/relative", "--export_dir=exported"
         )
-        self.execute(
-            "decoder",
-            "--export_dir=exported",
-            "--decode_from_file=mono.en",
-            "--decode_to_file=mono.out",
-        )
+        files = "--decode_from_file=mono.en", "--decode_to_file=mono.out"
+        self.execute("decoder", "--export_dir=exported", *files)
         self.assertLen(pathlib.Path("mono.out").read_text().splitlines(), 12)
 
     def test_commands_that_compare(self):

@@ -14,12 +14,8 @@ from tests.campaigns import kill
 from tests.training import cluster_test
 
 OPTIONS = (
-    "--problem=translate_files",
-    "--train_weights=1,2",
-    "--train_tags=,BT",
-    "--vocab_size=300",
-    "--schedule=train",
-    "--log_step_count_steps=3",
+    *"--problem=translate_files --train_weights=1,2 --train_tags=,BT".split(),
+    *("--vocab_size=300", "--schedule=train", "--log_step_count_steps=3"),
     "--local_eval_frequency=3",
     "--hparams=hidden_size=8,filter_size=12,num_heads=2,num_hidden_layers=1,"
     "self_attention_type=dot_product,pos=timing,"  # quick to trace

@@ -264,6 +264,17 @@ class AttentionTest(testing.LayerTestCase):
             largest = np.max(np.abs(table), axis=(1, 2))
             self.assertAllInRange(largest, 0.9 * limit, limit)
 
+    def test_a_functional_model_has_its_output_and_weights(self):
+        x = keras.Input([Q, F])
+        layer = attention.TransformerAttention(F, H)
+        outputs = layer(x, return_weights=True)
+        self.assertIs(layer.output[1], outputs[1])
+        model, x = keras.Model(x, outputs), schemes.floats(1, B, Q, F)
+        for one, expected in zip(
+            model(x), layer(x, return_weights=True), strict=True
+        ):
+            self.assertAllEqual(one, expected)
+
     def test_pairs_take_the_place_of_the_mask_of_an_embedding(self):
         layer = attention.TransformerAttention(F, H)
         x = keras.layers.Embedding(3, F, mask_zero=True)(np.array([[1, 2, 0]]))

@@ -79,7 +79,7 @@ class Sigmoid(scheme.Scheme):
         logits = tf.matmul(q, keys_values.keys, transpose_b=True)
         logits = layer.logits(logits, q, pairs)
         weights = tf.sigmoid(pairs_lib.add_bias(logits, bias))
-        return layer.output(
+        return layer.weighted_values(
             weights, keys_values.values, pairs, training
         ), weights
 

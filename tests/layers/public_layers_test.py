@@ -157,6 +157,14 @@ class LayerOfKerasTest(keras_testing.TestCase, parameterized.TestCase):
             )
 
 
+class ShapeTest(parameterized.TestCase):
+    @parameterized.parameters("TransformerAttention", "RelationAttention")
+    def test_attention_knows_it_before_it_is_built(self, name):
+        _, *others = LAYERS[name][1].values()
+        found = made(name).compute_output_shape((2, 5, 7), *others)
+        self.assertEqual(found, (2, 5, HIDDEN))
+
+
 class TimeDistributedTest(parameterized.TestCase):
     @parameterized.parameters(n for n in LAYERS if len(LAYERS[n][1]) == 1)
     def test_it_wraps_a_layer_of_one_input(self, name):

@@ -192,6 +192,10 @@ CALLS = {
         ),
         "`pairs` takes the place of masks",
     ),
+    "a_causal_mask_beside_pairs": (
+        attend(x(B, Q, F), pairs=pairs.Pairs(Q, Q), use_causal_mask=True),
+        "`pairs` takes the place of masks",
+    ),
     "heads_of_odd_depth": (
         lambda: attention.TransformerAttention(
             15, 3, positions=[rotary.Rotary()]
@@ -222,6 +226,11 @@ CALLS = {
         lambda: function(key_table=x(4, 4)),
         "2k+1 rows",
         "(4, 4)",
+    ),
+    "no_row_of_distance_0": (
+        lambda: function(left=5),
+        "rows, or `left` of them before the one of distance 0",
+        "left=5",
     ),
     "mask_for_a_bias": (
         lambda: function(bias=mask(1, 1, Q, K)),

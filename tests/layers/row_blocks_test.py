@@ -76,8 +76,7 @@ class AttentionTest(tf.test.TestCase, parameterized.TestCase):
                 self.assertAllClose(layer(x, **arguments), expected, 1e-5, 1e-5)
 
     @parameterized.product(
-        kind=("absolute", "additive_relative"),
-        lengths=((Q, K), (K, Q)),
+        kind=("absolute", "additive_relative"), lengths=((Q, K), (K, Q))
     )
     def test_a_memory_has_another_length(self, kind, lengths):
         layer = made(kind)

@@ -119,8 +119,7 @@ class CheckpointManagerTest(folders.TestCase):
         self.assertEqual(run_dir.all_steps(self.folder), [10, 20])
 
     @parameterized.parameters(
-        (OSError(errno.EIO, "broken"), errno.EIO),
-        (MemoryError(), errno.ENOMEM),
+        (OSError(errno.EIO, "broken"), errno.EIO), (MemoryError(), errno.ENOMEM)
     )
     def test_what_the_system_cannot_read_is_not_damaged(self, error, number):
         self.manager.save(10)
@@ -587,10 +586,7 @@ class RoomTest(folders.TestCase):
         model = {"a": tf.Variable(np.arange(1000, dtype=np.float32))}
         manager = checkpoints.CheckpointManager(self.folder, {"model": model})
         manager.save(1)
-        with (
-            example.files_up_to(1000),
-            self.assertRaises(OSError) as raised,
-        ):
+        with example.files_up_to(1000), self.assertRaises(OSError) as raised:
             manager.save(2)
         path = self.folder / "ckpt-2.npz"
         self.assertEqual(

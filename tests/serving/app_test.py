@@ -258,8 +258,7 @@ class AppTest(parameterized.TestCase):
                 self.assertEqual(response.status, expected)
 
     @parameterized.product(
-        path=("/translate", "/detect"),
-        body=((b"{", 99, 504), (b"", 101, 413)),
+        path=("/translate", "/detect"), body=((b"{", 99, 504), (b"", 101, 413))
     )
     def test_a_body_that_does_not_end_is_refused(self, path, body):
         start, size, status = body

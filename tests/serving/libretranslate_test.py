@@ -119,8 +119,7 @@ class LibreTranslateTest(parameterized.TestCase):
             ],
         )
         self.assertEqual(
-            self.client.detect("Hello."),
-            [{"confidence": 0, "language": "en"}],
+            self.client.detect("Hello."), [{"confidence": 0, "language": "en"}]
         )
         keyed = libretranslatepy.LibreTranslateAPI(self.served.url, "a key")
         self.assertEqual(keyed.translate("ab", "en", "de"), "BA")

@@ -77,7 +77,7 @@ class TranslateTest(parameterized.TestCase):
             hparams = hparams.replace(
                 heads_share_relative_embedding=(
                     ours.heads_share_relative_embedding
-                ),
+                )
             )
         # The legacy rate is not used by the newer schedule.
         if hparams.learning_rate_schedule != "legacy":
@@ -127,8 +127,7 @@ class TranslateTest(parameterized.TestCase):
     )
     def test_tables_are_shared_as_there(self, softmax, both, *expected):
         hparams, _ = translate(
-            shared_embedding_and_softmax_weights=softmax,
-            shared_embedding=both,
+            shared_embedding_and_softmax_weights=softmax, shared_embedding=both
         )
         found = (
             hparams.shared_embedding,
@@ -136,9 +135,7 @@ class TranslateTest(parameterized.TestCase):
         )
         self.assertEqual(found, tuple(expected))
 
-    def test_values_and_shared_heads_do_not_depend_on_their_hparams(
-        self,
-    ):
+    def test_values_and_shared_heads_do_not_depend_on_their_hparams(self):
         for claim in (False, True):
             hparams, _ = translate(
                 add_relative_to_values=claim,

@@ -94,7 +94,7 @@ class ProgressTest(absltest.TestCase):
         for _ in range(123456):
             progress.add(SKIPPED)
         line = progress.line(2000, 123456.7)
-        self.assertEndsWith(line, "steps/s  epoch 123456.7  123456 skipped")
+        self.assertEndsWith(line, "steps/s  123456 skipped")
         self.assertLess(len(line), 80)
 
     def test_skipped_updates_are_counted_apart(self):
@@ -106,7 +106,7 @@ class ProgressTest(absltest.TestCase):
             progress.add(made())
             self.assertEqual(progress.skipped_in_a_row, 0)
         self.now += 10.0
-        self.assertEndsWith(progress.line(102, 0.5), "epoch 0.5  18 skipped")
+        self.assertEndsWith(progress.line(102, 0.5), "loss 2.00  18 skipped")
         event = progress.report(102, 0.001)
         self.assertEqual(event["skipped_steps"], 18)
         self.assertEqual(event["loss"], 2.0)

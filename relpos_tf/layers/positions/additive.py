@@ -84,8 +84,8 @@ class Additive(Sums):
         logits = layer.logits(logits, q, pairs)
         weights = pairs_lib.softmax(logits, bias, values.dtype)
         others = () if self._own is None else (self._own,)
-        output = layer.output(weights, values, pairs, training, others=others)
-        return output, weights
+        arguments = weights, values, pairs, training, others
+        return layer.weighted_values(*arguments), weights
 
 
 @keras.saving.register_keras_serializable(package="relpos_tf")

@@ -73,7 +73,7 @@ class HeadWindow(scheme.Scheme):
         weights = pairs_lib.softmax(tf.concat(logits, -1), None, dtype)
         weights = tf.split(weights, self.heads, -1)
         outputs = [
-            layer.output(own, values, pairs, training)
+            layer.weighted_values(own, values, pairs, training)
             for own, (_, values, _) in zip(weights, neighbours, strict=True)
         ]
         return tf.add_n(outputs), tf.add_n(weights)

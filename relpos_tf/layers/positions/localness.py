@@ -60,6 +60,7 @@ class Localness(scheme.Scheme):
 
     def build(self, layer: keras.layers.Layer) -> None:
         size, heads = layer.hidden_size, layer.num_heads
+        features = layer.q.kernel.shape[0]  # of x
         self._compute_value = layer.compute_value
         self._variables: dict[str, keras.Variable] = {}
 
@@ -68,7 +69,7 @@ class Localness(scheme.Scheme):
                 f"localness_{name}", shape, "glorot_uniform", **options
             )
 
-        add("position_hidden", size, size)  # W_p
+        add("position_hidden", features, size)  # W_p
         # Not in bfloat16, which is not exact above 256.
         add("position_vectors", size, heads, autocast=False)  # u_p
         if self.window == "layer":
@@ -103,10 +104,11 @@ class Localness(scheme.Scheme):
         return -2.0 * tf.square(distance / window)  # [B, H, Q, K]
 
     def _hidden(self, name, x):
-        """Returns tanh(W x) of `[B, Q, F]`."""
+        """Returns tanh(W x) of `[B, Q, F]`: `[B, Q, H * D]`."""
         kernel = self._compute_value(self._variables[name])
         rows = tf.reshape(tf.cast(x, kernel.dtype), [-1, kernel.shape[0]])
-        return tf.reshape(tf.tanh(tf.matmul(rows, kernel)), tf.shape(x))
+        shape = tf.concat([tf.shape(x)[:2], kernel.shape[1:]], 0)
+        return tf.reshape(tf.tanh(tf.matmul(rows, kernel)), shape)
 
     def _share(self, name, hidden):
         """Returns sigmoid(u . h) of `[B, Q, F]`, for each head: `[B, H, Q]`.

@@ -96,9 +96,9 @@ class Scheme:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes the output of all heads in place of the layer.
 
-        `logits` and `output` of the layer call the hooks of all schemes. `bias`
-        is None, or the sum of masks and biases. Returns `[B, H, Q, D]`, and the
-        weights before dropout.
+        `logits` and `weighted_values` of the layer call the hooks of all
+        schemes. `bias` is None, or the sum of masks and biases. Returns
+        `[B, H, Q, D]`, and the weights before dropout.
         """
         raise NotImplementedError("The base class replaces no attention.")
 

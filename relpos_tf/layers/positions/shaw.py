@@ -441,8 +441,10 @@ def _check(q, k, v, key_table, value_table, bias, left):
             continue
         axes = (q.shape[1], "2k+1 rows", depth)[-max(2, table.shape.rank) :]
         checks.sizes(name, table.shape, axes)
-        if left is None and table.shape[-2] % 2 == 0:
+        rows = table.shape[-2]
+        if left not in range(rows) if left is not None else rows % 2 == 0:
             raise errors.UserError(
-                f"`{name}` must have 2k+1 rows. Received: a shape of "
-                f"{tuple(table.shape)}."
+                f"`{name}` must have 2k+1 rows, or `left` of them before the "
+                f"one of distance 0. Received: a shape of {table.shape}, "
+                f"{left=}."
             )

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from absl.testing import parameterized
 
+from relpos_tf.layers import attention
 from relpos_tf.layers import pairs
 from relpos_tf.layers.positions import localness
 from tests.layers import schemes
@@ -49,6 +50,18 @@ class LocalnessTest(tf.test.TestCase, parameterized.TestCase):
             bias = bias_of(layer, x + 1.0, keys)
         self.assertAllInRange(bias, -2 * 7.0**2, 0.0)
         self.assertTrue(np.all(np.isfinite(tape.gradient(bias, x))))
+
+    @parameterized.parameters(3, *localness.LEARNED)
+    def test_features_need_not_be_as_many_as_those_of_the_heads(self, window):
+        narrow = schemes.made(F, H, localness.Localness(window))
+        wide = attention.TransformerAttention(F, H, positions=narrow.positions)
+        wide.build((None, None, F + 4))
+        for one, other in zip(wide.weights, narrow.weights, strict=True):
+            more = one.shape[0] - other.shape[0]
+            one.assign(tf.pad(other.value, [[0, more], [0, 0]]))
+        x = schemes.floats(1, B, K, F)
+        found = wide(tf.pad(x, [[0, 0], [0, 0], [0, 4]]))
+        self.assertAllClose(found, narrow(x), 1e-6, 1e-6)
 
     @parameterized.product(window=[3, "layer", "query"], causal=[False, True])
     def test_padding_on_the_left_changes_nothing(self, window, causal):
