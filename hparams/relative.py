@@ -89,8 +89,7 @@ def transformer_relative_multi30k() -> hparam.HParams:
 
     Cost: 100 minutes of one core. Score: 40.42 BLEU on
     test_2016_flickr (40.84 tokenized), the mean of three seeds; English to
-    French, with 12,000 updates, 61.10 (62.14), one seed; measured by us
-    (docs/results.md).
+    French 60.92 (61.98), one seed; measured by us (docs/results.md).
     """
     return _relative(transformer.transformer_multi30k()).replace(
         heads_share_relative_embedding=True
