@@ -191,7 +191,7 @@ class HParams(fields.Record):
     symbol_dropout: float = number(0.0, below=1)
     # SimCut (Gao et al., 2022): the weight, 3 in the paper, of the divergence
     # between predictions without and with symbol_dropout; the cross-entropy is
-    # of those without. A step costs twice the time and memory.
+    # of those without. On a CPU, a step takes three times as long.
     consistency_loss: float = number(0.0, when="symbol_dropout!=0.0")
 
     # Augmentation of training pairs, drawn anew in every epoch
