@@ -176,7 +176,7 @@ class HParams(fields.Record):
     # Precision and regularisation
 
     # The type that training and its evaluations compute with. Weights, softmax,
-    # norms and losses are float32 with either, and so are other commands.
+    # norms and losses are float32 with either, as all is in other commands.
     activation_dtype: str = choice("float32", "bfloat16")
     # Dropout of embeddings and of each sublayer's output: P_drop.
     layer_prepostprocess_dropout: float = number(0.1, below=1)

@@ -495,20 +495,21 @@ def require(flag_values: Flags, *names: str) -> None:
 
 
 def check_train_steps(flag_values: Flags) -> None:
-    """Refuses another number of updates in --hparams than in --train_steps.
+    """Refuses another number of updates beside a typed --train_steps.
 
-    Of a --flagfile, it may be another.
+    A --flagfile may have another one.
 
     Raises:
-        UsageError: both are typed.
+        UsageError: one is typed in --hparams or --grid.
     """
-    steps = str(flag_values.train_steps or "")
-    others = re.findall(r"\btrain_steps *= *(\w+)", flag_values.hparams)
-    is_typed = {"hparams", "train_steps"} <= flag_values.typed
-    if steps and is_typed and {*others} - {steps}:
-        raise UsageError(
-            "--hparams: `train_steps` has no effect beside --train_steps."
-        )
+    steps, typed = str(flag_values.train_steps or ""), flag_values.typed
+    for name in {"hparams", "grid"} & typed if steps else ():
+        text = getattr(flag_values, name)
+        others = {*re.findall(r"\btrain_steps *= *(\w+)", text)} - {steps}
+        if others and "train_steps" in typed:
+            raise UsageError(
+                f"--{name}: `train_steps` has no effect beside --train_steps."
+            )
 
 
 @contextlib.contextmanager

@@ -186,8 +186,8 @@ def _check(search, initial_ids, shrink_at):
     valid &= limits.rank == 0 or limits.is_compatible_with(shape)
     # With a negative alpha the bound on future scores would not hold.
     valid &= tf.is_tensor(search.alpha) or search.alpha >= 0
-    # Padding follows nothing where limits differ.
-    valid &= (limits.rank == 1) <= search.eos_id < search.vocab_size
+    least = 1 if limits.rank == 1 else 0  # With own limits, 0 is padding.
+    valid &= least <= search.eos_id < search.vocab_size
     valid &= shrink_at == 0 or (limits.rank == 1 and 0 < shrink_at < 1)
     if not valid or search.beam_size < 1 or search.vocab_size < 2:
         raise ValueError(

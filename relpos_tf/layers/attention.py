@@ -258,7 +258,9 @@ class TransformerAttention(MultiHead):
         queries_mask: tf.Tensor | None = None,
         memory_mask: tf.Tensor | None = None,
     ) -> Any:
-        if pairs and (may_attend is not None or use_causal_mask > pairs.causal):
+        if pairs is not None and (
+            may_attend is not None or (use_causal_mask and not pairs.causal)
+        ):
             raise errors.UserError(
                 "`pairs` takes the place of masks: give it `may_attend` and "
                 "`causal`. Received: both."

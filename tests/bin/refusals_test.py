@@ -101,6 +101,7 @@ TABLE = {
             f"{SETS} --train_steps=9 --hparams=transformer_tiny:train_steps=7",
             "--hparams: `train_steps` no effect",
         ),
+        (f"{SETS} --train_steps=9 --grid=train_steps=7,8", "--grid: no effect"),
     ),
     datagen: (
         ("", "--problem is required"),

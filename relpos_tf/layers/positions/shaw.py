@@ -442,7 +442,8 @@ def _check(q, k, v, key_table, value_table, bias, left):
         axes = (q.shape[1], "2k+1 rows", depth)[-max(2, table.shape.rank) :]
         checks.sizes(name, table.shape, axes)
         rows = table.shape[-2]
-        if left not in range(rows) if left is not None else rows % 2 == 0:
+        fits = rows % 2 == 1 if left is None else left in range(rows)
+        if not fits:
             raise errors.UserError(
                 f"`{name}` must have 2k+1 rows, or `left` of them before the "
                 f"one of distance 0. Received: a shape of {table.shape}, "
