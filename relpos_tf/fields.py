@@ -81,11 +81,13 @@ class Choice:
         known = dict.fromkeys([*self.choices, *(self.more or ())])
         if value in known:
             return ""
-        own = (
-            f"; `{value}` is not registered: name its folder with --usr_dir, "
-            "or in Python import the module that registers it"
+        listed = f"one of {', '.join(known)}"
+        if self.more is None:
+            return listed
+        return (
+            f"{listed}; `{value}` is not registered: name its folder with "
+            "--usr_dir, or in Python import the module that registers it"
         )
-        return f"one of {', '.join(known)}{own * (self.more is not None)}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -230,7 +230,8 @@ def _runs(text):
             has_lines = not slash
         given = _ATTRIBUTE.findall(attributes)
         # A slash may end an unquoted value instead.
-        is_empty = attributes.endswith("/") > "".join(given[-1:]).endswith("/")
+        is_of_value = bool(given) and given[-1].endswith("/")
+        is_empty = attributes.endswith("/") and not is_of_value
         if not last:
             opened.append((name, False, markup))
             break

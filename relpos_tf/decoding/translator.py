@@ -160,10 +160,7 @@ class Translator:
         given = [name for name, x in options.items() if x is not None]
         fields.check_effect(given, [how])
         translations = self.translations(
-            lines,
-            how,
-            with_attention=return_attention,
-            prefix=prefix,
+            lines, how, with_attention=return_attention, prefix=prefix
         )
         return [
             _public(one, n_best, return_scores, return_attention)

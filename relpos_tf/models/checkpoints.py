@@ -153,15 +153,11 @@ class CheckpointManager:
             prefix, values = _first_whole(self._directory, prefixes)
         else:
             prefix, values = path, read(path)
-        optional = {
-            name
-            for name in self._variables.keys() ^ values.keys()
-            if name.startswith(_MOVING_AVERAGE)
-        }
         variables = dict(self._variables)
-        for name in optional:
-            variables.pop(name, None)
-            values.pop(name, None)
+        for name in variables.keys() ^ values.keys():
+            if name.startswith(_MOVING_AVERAGE):
+                variables.pop(name, None)
+                values.pop(name, None)
         _assign(prefix, variables, values)
         if path is None:
             for step in self.all_steps():
@@ -360,7 +356,8 @@ def abridged(items: Sequence[str]) -> str:
     'a; b; c; d; e and 2 more'
     """
     more = len(items) - _LISTED
-    return "; ".join(items[:_LISTED]) + (f" and {more} more" * (more > 0))
+    end = f" and {more} more" if more > 0 else ""
+    return "; ".join(items[:_LISTED]) + end
 
 
 def averaged_steps(prefix: str | pathlib.Path) -> list[int]:

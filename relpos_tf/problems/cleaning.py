@@ -80,8 +80,7 @@ def clean_pair(
 
 
 def clean_pairs(
-    pairs: LinePairs,
-    counts: collections.Counter,
+    pairs: LinePairs, counts: collections.Counter
 ) -> Iterator[tuple[str, str]]:
     """Yields the pairs that `clean_pair` keeps.
 

@@ -160,7 +160,8 @@ def translate(
                 f"as tensor2tensor itself does. Received: {k}."
             )
     made = hparam.HParams().replace(**values)
-    fields.check_effect(["target_space_id"] * bool(target_space_id), [made])
+    if target_space_id:
+        fields.check_effect(["target_space_id"], [made])
     return made, notes
 
 

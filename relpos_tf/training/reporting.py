@@ -169,7 +169,8 @@ class SummaryWriter:
 
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self._run.path))
-        group = event["split"] + "_average" * ("averaged" in event)
+        average = "_average" if "averaged" in event else ""
+        group = event["split"] + average
         with self._writer.as_default(step=event["step"]):
             for name, value in event.items():
                 if name != "step" and type(value) in (int, float):

@@ -58,10 +58,10 @@ def log_line(event: Mapping[str, Any], is_best: bool = False) -> str:
     values = [x.shown.format(event[name]) for name, x in METRICS.items()]
     # Of a larger loss it would overflow.
     values.insert(1, f"perplexity {math.exp(min(event['loss'], 700)):.4g}")
+    best = ", best so far" if is_best else ""
     return (
         f"{event['split']} at step {event['step']}{averaged}: "
-        f"{'  '.join(values)}{', best so far' * is_best} "
-        f"({event['bleu_signature']})"
+        f"{'  '.join(values)}{best} ({event['bleu_signature']})"
     )
 
 

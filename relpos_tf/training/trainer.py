@@ -102,7 +102,8 @@ class Trainer:
             self._state.restore(config.warm_start_from)
         self._restored_step = self.step
         self._summaries = reporting.SummaryWriter(run)
-        self._profile = f"{run.path}/profile" * config.profile * hosts.is_chief
+        is_profiled = config.profile and hosts.is_chief
+        self._profile = f"{run.path}/profile" if is_profiled else ""
 
     @property
     def step(self) -> int:
