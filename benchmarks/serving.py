@@ -153,7 +153,7 @@ class Load:
     def _ask(self, connection, kind, line, expected):
         """Sends a line; returns what its answer is."""
         content = content_of(kind, line, self.languages)
-        content_type = TYPES[kind == "form"]
+        content_type = TYPES[1 if kind == "form" else 0]
         headers = {"content-type": content_type}
         connection.request("POST", "/translate", content, headers)
         response = connection.getresponse()

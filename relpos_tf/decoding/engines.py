@@ -325,7 +325,7 @@ class Engine(abc.ABC):
             words = text.split()
             # A piece that is a blank belongs to the word that follows.
             is_blank = words == before and text[-1:] in ("", " ")
-            numbers.append(len(words) - 1 + is_blank)
+            numbers.append(len(words) if is_blank else len(words) - 1)
         return [min(number, len(words) - 1) for number in numbers if words]
 
 

@@ -146,7 +146,7 @@ class ServedModel:
         how = self._defaults
         return [
             dataclasses.replace(how, n_best=n, return_alignments=has_attention)
-            for has_attention in (False, True)[: 1 + self._is_run]
+            for has_attention in ([False, True] if self._is_run else [False])
             for n in sorted({1, how.beam_size})
         ]
 

@@ -393,7 +393,8 @@ def _format_warnings(side: str, lines: Sequence[str]) -> list[str]:
     warnings = []
     for sign, advice in _SIGNS.items():
         found = [m[0] for m in map(re.compile(sign).search, lines) if m]
-        if len(found) > (sign != _BROKEN) * _CHANCE * len(lines):
+        by_chance = 0 if sign == _BROKEN else _CHANCE * len(lines)
+        if len(found) > by_chance:
             shown = found[0].replace("\t", "\\t")
             line = f'{len(found)} lines of the {side} hold "{shown}"'
             warnings.append(f"{line}: {advice}")

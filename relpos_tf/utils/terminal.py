@@ -143,7 +143,7 @@ def progress(name: str, done: int, total: int, speed: float, *more: str) -> str:
     parts = [f"{name} {done:,}{of_total}", *more]
     if speed:
         unit = name.rpartition(" ")[2]
-        parts.insert(1 + bool(more), f"{rate(speed)} {unit}s/s")
+        parts.insert(2 if more else 1, f"{rate(speed)} {unit}s/s")
         if total > done:
             parts.append(f"{duration((total - done) / speed)} left")
     return "  ".join(parts)
