@@ -192,9 +192,7 @@ def sources() -> str:
 def _load(name: str, folder: pathlib.Path) -> None:
     """Imports the package in `folder` under another name."""
     spec: Any = importlib.util.spec_from_file_location(
-        name,
-        folder / "__init__.py",
-        submodule_search_locations=[str(folder)],
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
     )
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

@@ -51,9 +51,7 @@ FLAGS.define_multi_string(
 )
 command.define_usr_dir(FLAGS)
 FLAGS.define_string(
-    "host",
-    "127.0.0.1",
-    "Address to listen at. 0.0.0.0 lets other machines in.",
+    "host", "127.0.0.1", "Address to listen at. 0.0.0.0 lets other machines in."
 )
 FLAGS.check("host", bool, "must be a name or an address")
 FLAGS.define_integer(

@@ -161,7 +161,8 @@ def _setup(problem, sets, rows, runs):
         + ", ".join(f"{x.name} ({len(x.sources):,} lines)" for x in sets)
         + f", beam {listed(x.beam_size for x in hparams)}, alpha "
         f"{listed((x.alpha for x in hparams), 'g')}. relpos_tf "
-        f"{of_all('relpos_tf')} (sources {of_all('relpos_tf sources')}), "
+        f"{of_all('relpos_tf')} (commit {of_all('relpos_tf commit')}, "
+        f"sources {of_all('relpos_tf sources')}), "
         f"TensorFlow {of_all('tensorflow')}, Keras {of_all('keras')}; "
         f"{datetime.date.today()}."
     )

@@ -6,6 +6,7 @@ import json
 import pathlib
 import platform
 import re
+import subprocess
 from collections.abc import Iterable
 from typing import Any
 
@@ -347,6 +348,7 @@ def versions() -> dict[str, str]:
     installed = {
         "python": platform.python_version(),
         "relpos_tf": relpos_tf.__version__,
+        "relpos_tf commit": _commit(),
         "relpos_tf sources": registry.sources()[:16],
     }
     for name in _PACKAGES:
@@ -355,6 +357,17 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             installed[name] = "not installed"
     return installed
+
+
+def _commit() -> str:
+    """Returns the commit of the checkout that has this package, if one has."""
+    root = pathlib.Path(relpos_tf.__file__).parents[1]
+    command = ["git", f"--git-dir={root}/.git", f"--work-tree={root}"]
+    command += ["describe", "--always", "--dirty"]
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        found = subprocess.check_output(command, stderr=subprocess.DEVNULL)
+        return found.decode().strip()
+    return "unknown"
 
 
 def checkpoint_step(prefix: str | pathlib.Path) -> int:

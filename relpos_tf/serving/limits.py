@@ -39,10 +39,7 @@ class Limits(fields.Record):
         75.0, 0.001, 3600, help="Seconds that an idle connection stays open."
     )
     timeout_s: float = number(
-        60.0,
-        0.001,
-        3600,
-        help="Seconds after which a request gets status 504.",
+        60.0, 0.001, 3600, help="Seconds after which a request gets status 504."
     )
     max_body_bytes: int = number(
         1_000_000, 1, help="Bytes of a request; larger ones get status 413."

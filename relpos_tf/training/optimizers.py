@@ -99,10 +99,7 @@ class MovingAverage:
         """Calls a function with each replica's weights and averages."""
         for name, average in self.variables.items():
             self._strategy.extended.update(
-                self._weights[name],
-                function,
-                args=(average,),
-                group=False,
+                self._weights[name], function, args=(average,), group=False
             )
 
 
@@ -143,9 +140,7 @@ class Adam:
     """
 
     def __init__(
-        self,
-        hparams: hparam.HParams,
-        variables: dict[str, tf.Variable],
+        self, hparams: hparam.HParams, variables: dict[str, tf.Variable]
     ):
         self.variables = variables
         self._hparams = hparams

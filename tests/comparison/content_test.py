@@ -173,7 +173,7 @@ class OtherSystemsTest(ContentTestCase):
         setup = self.make(*results, further=[self.more])["setup"]
         for words in (
             "seed 0 or 20261127;",
-            "(sources unknown or ",
+            f" (commit {known['relpos_tf commit']}, sources unknown or ",
             "updates of 1,200 or 4,096 padded tokens",
             "Scored on test (4 lines), test_2 (2 lines), beam 1 or 4,",
         ):
