@@ -186,7 +186,8 @@ def _check_runs(results, rows):
             "train_weights": "none" if weights == "" else weights,
             **one.run.versions(),
         }.items():
-            if value is not None:
+            # Sources tell codes apart; commits may differ in documents alone.
+            if value is not None and fact != "relpos_tf commit":
                 firsts = facts.setdefault(fact, {})
                 firsts.setdefault(str(value), one.run.title)
     return [

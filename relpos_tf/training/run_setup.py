@@ -281,11 +281,9 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
     tokens = f"{trainer.batches_per_update} x {hparams.batch_size} tokens each"
     line = f"Training {languages} in {path}: steps {step} to {steps}, {tokens}"
     _log.info("%s.", line)
-    if hparams.activation_dtype == "bfloat16" and devices.lacks_bfloat16():
-        _log.warning(
-            "activation_dtype=bfloat16 is slower than float32 here: this "
-            "processor or GPU has no arithmetic in bfloat16."
-        )
+    is_half = hparams.activation_dtype == "bfloat16"
+    if is_half and not devices.is_bfloat16_faster():
+        _log.warning("activation_dtype=bfloat16 is slower than float32 here.")
     corpora = problem.corpora(data_dir)
     total = sum(corpus.pairs for corpus in corpora)
     tags = problem.train_tags or [""] * len(corpora)

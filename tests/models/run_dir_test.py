@@ -181,6 +181,8 @@ class SameArchitectureTest(parameterized.TestCase):
         ("", "pos=none", "pos=timing .now none"),
         ("pos=emb", "max_length=41", "max_length=256 .now 41"),
         ("", "heads_share_relative_embedding=1", "heads_share_relative"),
+        ("", "attention_window=3", "attention_window"),
+        ("", "localness=query", "localness"),
     )
     def test_other_weights_or_layers_are_an_error(self, old, change, words):
         old = hparam.HParams().override(old)
@@ -188,6 +190,7 @@ class SameArchitectureTest(parameterized.TestCase):
             run_dir.check_same_architecture(old, old.override(change))
 
     @parameterized.parameters(
+        *("attention_dropout=0.25", "learning_rate_warmup_steps=7"),
         "max_length=41",  # without learned positions
         "moving_average_decay=0.25",
     )

@@ -278,14 +278,9 @@ class PageTest(parameterized.TestCase):
     def test_keys_reach_everything(self):
         self.type_and_wait("ab cd")
         for expected in (
-            "one (fake)",
-            "Copy",
-            "BA, score -1.50",
-            "BA', score -2.50",
-            "BA'', score -3.50",
-            "all layers",
-            "all heads",
-            "DC",
+            *("one (fake)", "Copy"),
+            *("BA, score -1.50", "BA', score -2.50", "BA'', score -3.50"),
+            *("all layers", "all heads", "DC"),
         ):
             self.page.keyboard.press("Tab")
             name = (

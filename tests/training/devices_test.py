@@ -1,5 +1,6 @@
 """Tests of the choice of devices; two logical CPUs stand for GPUs."""
 
+import time
 from unittest import mock
 
 import tensorflow as tf
@@ -37,16 +38,19 @@ class DevicesTest(parameterized.TestCase):
                     devices.strategy(1, several_hosts=True)
 
     @parameterized.parameters(
-        ({"compute_capability": (7, 5)}, "amx_bf16", True),
-        ({"compute_capability": (8, 0)}, "sse2", False),
-        ({}, "sse2", False),  # unknown
-        (None, "flags : sse2 avx512_bf16", False),
-        (None, "flags : sse2", True),
-        (None, "", False),  # unknown
+        ({"compute_capability": (7, 5)}, "bfloat16", False),
+        ({"compute_capability": (8, 0)}, "bfloat16", True),
+        ({}, "bfloat16", True),  # unknown
+        (None, "bfloat16", False),
+        (None, "float32", True),
     )
-    def test_what_lacks_bfloat16(self, gpu, cpuinfo, expected):
-        gpus = [] if gpu is None else ["gpu"]
-        file = self.create_tempfile(content=cpuinfo).full_path
+    def test_whether_bfloat16_is_faster(self, gpu, slow, expected):
+        product, gpus = tf.matmul, [] if gpu is None else ["gpu"]
+
+        def matmul(left, right):
+            time.sleep(0.2 if left.dtype.name == slow else 0)
+            return product(left, right)
+
         with (
             mock.patch.multiple(
                 tf.config,
@@ -56,8 +60,9 @@ class DevicesTest(parameterized.TestCase):
             mock.patch.object(
                 tf.config.experimental, "get_device_details", return_value=gpu
             ),
+            mock.patch.object(tf, "matmul", matmul),
         ):
-            self.assertEqual(devices.lacks_bfloat16(file), expected)
+            self.assertEqual(devices.is_bfloat16_faster(), expected)
 
     def test_rendezvous_comes_before_tensorflow_connects(self):
         calls = []
