@@ -502,11 +502,12 @@ def check_train_steps(flag_values: Flags) -> None:
     Raises:
         UsageError: one is typed in --hparams or --grid.
     """
-    steps, typed = str(flag_values.train_steps or ""), flag_values.typed
-    for name in {"hparams", "grid"} & typed if steps else ():
+    steps, typed = flag_values.train_steps, flag_values.typed
+    if not steps or "train_steps" not in typed:
+        return
+    for name in {"hparams", "grid"} & typed:
         text = getattr(flag_values, name)
-        others = {*re.findall(r"\btrain_steps *= *(\w+)", text)} - {steps}
-        if others and "train_steps" in typed:
+        if {*re.findall(r"\btrain_steps *= *(\w+)", text)} - {str(steps)}:
             raise UsageError(
                 f"--{name}: `train_steps` has no effect beside --train_steps."
             )

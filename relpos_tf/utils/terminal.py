@@ -19,7 +19,7 @@ from typing import Any
 _log = logging.getLogger("relpos_tf")
 
 # Seconds between two lines of progress at a terminal, and of silence in a log.
-_SHOW_SECONDS, _LOG_SECONDS = 0.1, 30
+_SHOW_SECONDS, _LOG_SECONDS = 0.1, 30.0
 _WHOLE = re.compile(r"(\[\d+/\d+\] )?  ")
 # For `textwrap`: a path or a flag may be copied.
 WHOLE_WORDS: Any = {"break_long_words": False, "break_on_hyphens": False}
@@ -87,7 +87,9 @@ def show(make: Callable[[], str], is_logged: bool = False) -> None:
     """
     is_terminal = sys.stderr.isatty()
     now = time.monotonic()
-    pause = _SHOW_SECONDS * _Last.is_visible if is_terminal else _LOG_SECONDS
+    pause = _LOG_SECONDS
+    if is_terminal:
+        pause = _SHOW_SECONDS if _Last.is_visible else 0.0
     if now < _Last.time + pause or not (is_terminal or is_logged):
         return
     _Last.time = now

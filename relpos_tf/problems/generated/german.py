@@ -26,11 +26,7 @@ _MONTH_NAMES = (
 _WEEKDAY_NAMES = "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag"
 MONTHS = dict(enumerate(_MONTH_NAMES.split(), 1))
 WEEKDAYS = dict(enumerate(_WEEKDAY_NAMES.split()))
-_PARTS = {
-    "morning": "morgens",
-    "afternoon": "nachmittags",
-    "evening": "abends",
-}
+_PARTS = {"morning": "morgens", "afternoon": "nachmittags", "evening": "abends"}
 
 
 class Noun(NamedTuple):
