@@ -257,7 +257,7 @@ def check_environment() -> None:
     found = {"platform": platform.platform(), **run_dir.versions()}
     found["trains on"] = devices.description()
     found["GPUs used"] = str(len(tf.config.list_logical_devices("GPU")))
-    pays = "faster" if devices.is_bfloat16_faster() else "slower"
+    pays = "faster" if devices.is_bfloat16_faster() else "not faster"
     found["bfloat16"] = f"{pays} than float32 here"
     for name, version in found.items():
         command.write(f"{name}: {version}\n")

@@ -283,7 +283,7 @@ def describe(problem: problem_lib.Problem, data_dir: str, trainer: Any) -> None:
     _log.info("%s.", line)
     is_half = hparams.activation_dtype == "bfloat16"
     if is_half and not devices.is_bfloat16_faster():
-        _log.warning("activation_dtype=bfloat16 is slower than float32 here.")
+        _log.warning("activation_dtype=bfloat16 is not faster here.")
     corpora = problem.corpora(data_dir)
     total = sum(corpus.pairs for corpus in corpora)
     tags = problem.train_tags or [""] * len(corpora)
